@@ -161,11 +161,6 @@ static sheaf_status *add_shown(sheaf__prompts *p, const sheaf__codec *w, const s
     return st;
 }
 
-sheaf_status *sheaf__prompts_check_picture(const char *path)
-{
-    return sheaf__prompts_picture(&(sheaf__picture){ 0 }, path);
-}
-
 /* For a codec that is not `placed`: at most one picture, which can be read. */
 static sheaf_status *view_image(sheaf__prompts *p, const sheaf__codec *w, const char *const *image,
                                 int64_t images)

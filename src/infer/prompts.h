@@ -58,33 +58,26 @@ sheaf_status *sheaf__prompts_pieces(sheaf__picture **out, int64_t *n, const shea
                                     int64_t pictures);
 /* sheaf__prompts_add... - append a prompt with pictures image[0..images): a conversation that ends
  * with the question said[n - 1] (`text`: a single text, laid out only if the codec is templated), a
- * text, the messages of a record (data/text_record.h), turns of CogVLM's and CogAgent's templates
- * (the last answer is expected), or ids, as a list or as text, "1,2,3". `expected` is the answer to
- * compare with; it and `system` may be NULL. Errors: SHEAF_E_UNSUPPORTED for more pictures than the
- * model reads. */
+ * text, turns of CogVLM's and CogAgent's templates (the last answer is expected), or ids, as a list
+ * or as text, "1,2,3". `expected` is the answer to compare with; it and `system` may be NULL.
+ * Errors: SHEAF_E_UNSUPPORTED for more pictures than the model reads. */
 sheaf_status *sheaf__prompts_add(sheaf__prompts *prompts, const sheaf__codec *codec,
                                  const sheaf__message *said, int64_t n, bool text,
                                  const char *expected, const char *const *image, int64_t images);
 sheaf_status *sheaf__prompts_add_text(sheaf__prompts *prompts, const sheaf__codec *codec,
                                       const char *text, const char *system,
                                       const char *const *image, int64_t images);
+/* sheaf__prompts_messages - those of a record (data/text_record.h); `whole`: as OpenAI's clients
+ * send them, all to the template: the last is answered, whoever wrote it. That changes arguments of
+ * calls in `record`: sheaf__chat_open_arguments(). */
 sheaf_status *sheaf__prompts_messages(sheaf__prompts *prompts, const sheaf__codec *codec,
-                                      json_t *record, const char *system, const char *const *image,
-                                      int64_t images);
-/* sheaf__prompts_conversation - the messages of {"messages": [...]} as OpenAI's clients send them,
- * whole, to the template; the last is answered, whoever wrote it. Changes arguments of calls in
- * `record`: sheaf__chat_open_arguments(). */
-sheaf_status *sheaf__prompts_conversation(sheaf__prompts *prompts, const sheaf__codec *codec,
-                                          json_t *record, const char *system,
-                                          const char *const *image, int64_t images);
+                                      json_t *record, bool whole, const char *system,
+                                      const char *const *image, int64_t images);
 sheaf_status *sheaf__prompts_add_turns(sheaf__prompts *prompts, const sheaf__codec *codec,
                                        const sheaf__turn *turn, int64_t turns, const char *image);
 sheaf_status *sheaf__prompts_add_ids(sheaf__prompts *prompts, const json_t *list,
                                      const char *expected);
 sheaf_status *sheaf__prompts_add_list(sheaf__prompts *prompts, const char *list);
-/* sheaf__prompts_check_picture - fails early, before any generation, for an image that cannot be
- * read. */
-sheaf_status *sheaf__prompts_check_picture(const char *path);
 
 /* sheaf__prompts_append - appends a prompt; takes over what `about` owns, also on failure. */
 sheaf_status *sheaf__prompts_append(sheaf__prompts *prompts, const sheaf__prompt *prompt,
@@ -100,5 +93,6 @@ sheaf_status *sheaf__prompts_load(void *self, int64_t prompt, const sheaf__pictu
 sheaf_status *sheaf__prompts_decode(sheaf__prompts *prompts, bool (*unwanted)(void *self),
                                     void *self);
 size_t sheaf__prompts_pixels(const sheaf__prompts *prompts);
-/* sheaf__prompts_picture - reads a file into the pixels of `picture`, whose size is set. */
+/* sheaf__prompts_picture - reads a file into the pixels of `picture`, whose size is set; of one
+ * without pixels it only looks whether that can be done. */
 sheaf_status *sheaf__prompts_picture(const sheaf__picture *picture, const char *path);

@@ -117,23 +117,14 @@ static void release_request(request *r)
 }
 
 sheaf_status *sheaf__prompts_messages(sheaf__prompts *p, const sheaf__codec *w, json_t *record,
-                                      const char *system, const char *const *image, int64_t images)
+                                      bool whole, const char *system, const char *const *image,
+                                      int64_t images)
 {
     request a;
-    sheaf_status *st = read_request(&a, record, system, w, false);
+    sheaf_status *st = read_request(&a, record, system, w, whole);
+    if (whole)
+        TRY(st, sheaf__codec_open_arguments(w, json_object_get(record, "messages"), a.said, a.n));
     TRY(st, sheaf__prompts_add(p, w, a.said, a.n, false, a.expected, image, images));
-    release_request(&a);
-    return st;
-}
-
-sheaf_status *sheaf__prompts_conversation(sheaf__prompts *p, const sheaf__codec *w, json_t *record,
-                                          const char *system, const char *const *image,
-                                          int64_t images)
-{
-    request a;
-    sheaf_status *st = read_request(&a, record, system, w, true);
-    TRY(st, sheaf__codec_open_arguments(w, json_object_get(record, "messages"), a.said, a.n));
-    TRY(st, sheaf__prompts_add(p, w, a.said, a.n, false, NULL, image, images));
     release_request(&a);
     return st;
 }
@@ -341,7 +332,7 @@ static sheaf_status *add_records(sheaf__prompts *p, const sheaf__codec *w,
     for (int64_t i = 0; i < records.count && st == NULL && complaints.fatal == NULL; i++) {
         const sheaf__record *r = &records.record[i];
         const bool look = r->image != NULL && (!looked_at || from->on_bad == SHEAF_BAD_SKIP);
-        sheaf_status *bad = look ? sheaf__prompts_check_picture(r->image) : NULL;
+        sheaf_status *bad = look ? sheaf__prompts_picture(&(sheaf__picture){ 0 }, r->image) : NULL;
         if (look)
             sheaf_emit(from->events, &(sheaf_event){ .kind = SHEAF_EVENT_PROGRESS,
                                                      .text = "images checked",

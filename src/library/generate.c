@@ -22,7 +22,7 @@ static sheaf_status *read_messages(sheaf__prompts *prompts, const sheaf_model *m
     json_t *record = json_pack("{s:o}", "messages", list);
     st = record == NULL
              ? sheaf__no_memory("messages")
-             : sheaf__prompts_messages(prompts, &m->codec, record, system, image, images);
+             : sheaf__prompts_messages(prompts, &m->codec, record, false, system, image, images);
     json_decref(record);
     return st;
 }
@@ -237,8 +237,10 @@ static int64_t positions_of(const sheaf__prompt *p)
     return p->position == NULL || p->n == 0 ? p->n : p->position[p->n - 1] + (int64_t)1;
 }
 
-sheaf_status *sheaf__prompts_reach(const sheaf_config *config, const sheaf__prompts *p,
-                                   int64_t max_new, int64_t max_length, const sheaf_events *events)
+/* Refuses prompts longer than the model was made for, unless max_length (0: not given) allows them;
+ * warns if prompts with answers may exceed it. */
+static sheaf_status *check_reach(const sheaf_config *config, const sheaf__prompts *p,
+                                 int64_t max_new, int64_t max_length, const sheaf_events *events)
 {
     int64_t most = 0;
     for (int64_t i = 0; i < p->count; i++) {
@@ -276,8 +278,8 @@ sheaf_status *sheaf_prompts_begin(sheaf_prompts *p, const sheaf_model_generate_o
     TRY(st, sheaf__model_answer_options(a, m, &o, p->texts));
     a->generate.load = sheaf__prompts_load;
     a->generate.self = &p->all;
-    TRY(st, sheaf__prompts_reach(&m->opened.config, &p->all, a->generate.max_new,
-                                 a->generate.max_length, a->generate.events));
+    TRY(st, check_reach(&m->opened.config, &p->all, a->generate.max_new, a->generate.max_length,
+                        a->generate.events));
     st = sheaf__consistency_generate(st, m, &p->all, a);
     return st == NULL ? sheaf__model_ready(m, p->all.prompt, p->all.count, a) : st;
 }

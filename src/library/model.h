@@ -65,12 +65,6 @@ sheaf_status *sheaf__model_room(const sheaf_model *m, const sheaf__prompt *promp
 /* sheaf__no_prompt - SHEAF_E_ARG for options with a prompt, or if `system` with a system message.
  */
 sheaf_status *sheaf__no_prompt(const sheaf_model_generate_options *o, bool system, const char *why);
-/* sheaf__prompts_reach - refuses prompts longer than the model was made for, unless max_length (0:
- * not given) allows them; warns if prompts with answers may exceed it.
- */
-sheaf_status *sheaf__prompts_reach(const sheaf_config *config, const sheaf__prompts *prompts,
-                                   int64_t max_new, int64_t max_length, const sheaf_events *events);
-
 /* sheaf__model_layout - the plan's request for `batch` sequences of `seq` positions. */
 sheaf_plan_generation sheaf__model_layout(const sheaf_model *model, int64_t batch, int64_t seq);
 /* sheaf__model_load_batch - as sheaf_model_load(), for `batch` sequences at a time. */

@@ -493,7 +493,8 @@ bool sheaf__run_model_text_defaults(const sheaf__run_model *run, const char **to
     return own && *version != NULL;
 }
 
-sheaf_dtype sheaf__own_dtype(const sheaf_config *config, const sheaf_events *events)
+/* The config's, or float32; noted, unless the config says float32. */
+static sheaf_dtype own_dtype(const sheaf_config *config, const sheaf_events *events)
 {
     const sheaf_dtype own = config->dtype;
     if (config->dtype_named && (own == SHEAF_BF16 || own == SHEAF_F16)) {
@@ -513,7 +514,7 @@ void sheaf__train_dtype(sheaf_train_options *o, const sheaf_events *events)
     sheaf_status *unread = sheaf__open_model(
         &opened, &(sheaf__open_options){
                      .model = o->model, .config = o->config, .slices = 1, .config_only = true });
-    o->dtype = unread == NULL ? sheaf__own_dtype(&opened.config, events) : SHEAF_F32;
+    o->dtype = unread == NULL ? own_dtype(&opened.config, events) : SHEAF_F32;
     sheaf_status_free(unread);
     sheaf__opened_close(&opened);
 }
@@ -524,7 +525,7 @@ sheaf_dtype sheaf__run_model_dtype(const sheaf__run_model *run, sheaf_dtype aske
     if (asked != SHEAF_BOOL)
         return asked;
     if (run->r.out == NULL)
-        return sheaf__own_dtype(config, events);
+        return own_dtype(config, events);
     const sheaf_dtype of_run = run->r.options.dtype;
     if (of_run != SHEAF_F32)
         sheaf_note(events, "activations in %s, as in the run (--dtype changes it)",

@@ -65,9 +65,6 @@ const char *sheaf__run_model_tokenizer(const sheaf__run_model *run);
  * used only with its template. Returns whether the template is the run's. */
 bool sheaf__run_model_text_defaults(const sheaf__run_model *run, const char **tokenizer,
                                     const char **version, const char **date, const char **query);
-/* sheaf__own_dtype - the default dtype of activations: the config's, or float32. Notes it, unless
- * the config says float32. */
-sheaf_dtype sheaf__own_dtype(const sheaf_config *config, const sheaf_events *events);
 /* sheaf__train_dtype - replaces an unset dtype (SHEAF_BOOL) by the model's own. Failures to open
  * the model are ignored: they are reported when it is loaded. */
 void sheaf__train_dtype(sheaf_train_options *options, const sheaf_events *events);

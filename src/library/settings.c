@@ -268,7 +268,8 @@ static bool plain_in_yaml(const char *value)
            strchr(" \t:", value[strlen(value) - 1]) == NULL;
 }
 
-void sheaf__settings_line(sheaf_text *text, const char *name, const char *value)
+/* `name: value`, quoted if sheaf__settings_read() requires it. */
+static void add_line(sheaf_text *text, const char *name, const char *value)
 {
     if (plain_in_yaml(value)) {
         sheaf__text_add(text, "%s: %s\n", name, value);
@@ -294,7 +295,7 @@ sheaf_status *sheaf__settings_text(char **out, const sheaf__setting *options, bo
         else if (strpbrk(value, "\n\r") != NULL)
             st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--%s", o->name), "one line of text");
         else if (*value != '\0')
-            sheaf__settings_line(&text, o->name, value);
+            add_line(&text, o->name, value);
         free(value);
     }
     sheaf__text_bytes(&text, "", 0);

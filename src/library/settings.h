@@ -128,9 +128,6 @@ sheaf_status *sheaf__settings_required(const sheaf__settings *state, const sheaf
  * Takes over `text` (malloc'd), also after a failure; `name` is for messages. */
 sheaf_status *sheaf__settings_read(sheaf__settings *state, const sheaf__setting *table, char *text,
                                    const char *name);
-/* sheaf__settings_line - appends `name: value`, quoted if sheaf__settings_read() requires it.
- * `value`: one line, not empty. */
-void sheaf__settings_line(sheaf_text *text, const char *name, const char *value);
 /* sheaf__settings_text - every setting of the table as a recipe (malloc'd); with `only_fixed` just
  * the FIXED ones, in table order: the same bytes on any machine, with any paths and ranks. */
 sheaf_status *sheaf__settings_text(char **out, const sheaf__setting *table, bool only_fixed);

@@ -112,14 +112,17 @@ static bool is_frozen(const sheaf__model *m, const sheaf_tensor *t)
     return (lora == NULL || !sheaf__lora_is_saved(lora, t)) && !is_saved(m, t);
 }
 
-sheaf_dtype sheaf__build_dtype(const sheaf__model *m, const sheaf_tensor *t)
+/* Of a matrix in memory: the compute dtype; but frozen matrices stay in 16 bits where the config
+ * says that they are stored so and the compute dtype is float32. */
+static sheaf_dtype dtype_of(const sheaf__model *m, const sheaf_tensor *t)
 {
     const sheaf_dtype stored = m->schema->config.dtype, computed = m->context->dtype;
     const bool half = computed == SHEAF_F32 && (stored == SHEAF_BF16 || stored == SHEAF_F16);
     return half && is_frozen(m, t) ? stored : computed;
 }
 
-const sheaf__quant *sheaf__build_form(const sheaf__model *m, const sheaf_tensor *t)
+/* NULL: it is plain in memory. Trained tensors, those of an adapter's file and tables are. */
+static const sheaf__quant *form_of(const sheaf__model *m, const sheaf_tensor *t)
 {
     if (m->options.forms == NULL || t->role == SHEAF_EMBED || !is_frozen(m, t))
         return NULL;
@@ -287,12 +290,12 @@ static sheaf__packed matrix_of(const sheaf__model *m, const sheaf__linear *l, co
                                int slice)
 {
     const sheaf__device *device = m->context->device;
-    const sheaf__quant *form = sheaf__build_form(m, t);
+    const sheaf__quant *form = form_of(m, t);
     const sheaf__quant_box box =
         l->rows ? (sheaf__quant_box){ l->in, 0, l->out, l->logical0 + l->begin[slice],
                                       l->extent[slice] }
                 : (sheaf__quant_box){ l->in, l->logical0, l->owned, 0, l->in };
-    return form == NULL ? sheaf__packed_on(device, sheaf__build_dtype(m, t), box.rows, box.cols)
+    return form == NULL ? sheaf__packed_on(device, dtype_of(m, t), box.rows, box.cols)
                         : sheaf__packed_quantised(device, m->context->dtype, form, &box);
 }
 

@@ -27,14 +27,6 @@ sheaf_status *sheaf__build_parts(void *out, sheaf__model *m, int64_t count, size
 /* The tensor that the family's rows call so. Errors: SHEAF_E_LAYOUT if the schema has none. */
 sheaf_status *sheaf__build_find(const sheaf_tensor **out, const sheaf__model *m, const char *name);
 
-/* sheaf__build_dtype - the dtype of a matrix in memory: the compute dtype; but frozen matrices stay
- * in 16 bits where the config says that they are stored so and the compute dtype is float32. */
-sheaf_dtype sheaf__build_dtype(const sheaf__model *m, const sheaf_tensor *t);
-
-/* sheaf__build_form - how a tensor's codes are kept in memory; NULL: it is plain there. Trained
- * tensors, those of an adapter's file and tables are. */
-const sheaf__quant *sheaf__build_form(const sheaf__model *m, const sheaf_tensor *t);
-
 /* A linear layer; bias may be NULL, `piece` of a fused weight (0 otherwise). */
 sheaf_status *sheaf__build_linear(sheaf__model *m, sheaf__linear *l, const sheaf_tensor *weight,
                                   const sheaf_tensor *bias, int piece);

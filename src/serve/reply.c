@@ -523,7 +523,8 @@ static sheaf_status *add_prompts(reply *r, const sheaf__served_model *m, const c
     to->bytes = q->picture;
     to->budget.most = q->most_pixels;
     if (q->chat)
-        return sheaf__prompts_conversation(to, r->codec, q->messages, system, q->image, q->images);
+        return sheaf__prompts_messages(to, r->codec, q->messages, true, system, q->image,
+                                       q->images);
     if (json_is_string(all))
         return sheaf__prompts_add_text(to, r->codec, json_string_value(all), NULL, NULL, 0);
     if (json_is_integer(json_array_get(all, 0)))

@@ -23,7 +23,7 @@ static sheaf_range slice_rows(const sheaf_cut *cut, int slice)
     return rows;
 }
 
-int sheaf__cut_slice_of(const sheaf_cut *cut, int64_t row)
+static int slice_of(const sheaf_cut *cut, int64_t row)
 {
     int low = 0, high = cut->slices - 1;
     while (low < high) { /* the first slice that ends behind row */
@@ -40,10 +40,9 @@ void sheaf__owners(const sheaf__context *c, int32_t *owner, const sheaf_cut *cut
                    const int32_t *known, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
-        owner[i] = known == NULL ? (int32_t)(i * c->ranks / n)
-                   : known[i] < 0
-                       ? 0
-                       : sheaf_owner_rank(c->slices, c->ranks, sheaf__cut_slice_of(cut, known[i]));
+        owner[i] = known == NULL  ? (int32_t)(i * c->ranks / n)
+                   : known[i] < 0 ? 0
+                                  : sheaf_owner_rank(c->slices, c->ranks, slice_of(cut, known[i]));
 }
 
 /* ---- rows by token ---- */

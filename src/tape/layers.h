@@ -137,8 +137,6 @@ float sheaf__noise_half(double alpha, int64_t tokens, int64_t width);
 void sheaf__table_refresh(sheaf__context *context, const sheaf__table *table);
 /* sheaf__norm_refresh - weight from the masters. */
 void sheaf__norm_refresh(sheaf__context *context, sheaf__norm *norm);
-/* sheaf__cut_slice_of - the slice that holds row `row` of a cut axis of one part. */
-int sheaf__cut_slice_of(const sheaf_cut *cut, int64_t row);
 /* sheaf__owners - of n rows of a cut table, by token.
  *   owner  out: [n]
  *   known  [n] tokens that the table has; one below 0 is rank 0's. NULL, of a plan: not known; as

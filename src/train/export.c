@@ -36,9 +36,10 @@ static sheaf_status *read_stored(sheaf_source *source, const sheaf_source_entry 
     return st;
 }
 
-sheaf_status *sheaf__source_numbers(void *dst, sheaf_dtype dtype, sheaf_source *source,
-                                    const sheaf_source_entry *e, int64_t first, int64_t n,
-                                    const sheaf__kernels *kernels)
+/* n numbers of a tensor from index `first` on, in its order, as `dtype`. */
+static sheaf_status *read_numbers(void *dst, sheaf_dtype dtype, sheaf_source *source,
+                                  const sheaf_source_entry *e, int64_t first, int64_t n,
+                                  const sheaf__kernels *kernels)
 {
     if (e->dtype == dtype)
         return read_stored(source, e, first, n, dst);
@@ -95,9 +96,8 @@ static sheaf_status *read_box(sheaf_source *self, const char *name, int64_t row0
     const int64_t width = width_of(e), together = cols == width ? rows : 1;
     sheaf_status *st = NULL;
     for (int64_t r = 0; r < rows && st == NULL; r += together)
-        st = sheaf__source_numbers((char *)dst + (size_t)(r * cols) * sheaf_dtype_bytes(e->dtype),
-                                   e->dtype, s->masters, m, (row0 + r) * width + col0,
-                                   together * cols, s->kernels);
+        st = read_numbers((char *)dst + (size_t)(r * cols) * sheaf_dtype_bytes(e->dtype), e->dtype,
+                          s->masters, m, (row0 + r) * width + col0, together * cols, s->kernels);
     return st;
 }
 
@@ -184,8 +184,8 @@ static sheaf_status *spread_rows(const origin *o, const sheaf_source_entry *e,
     float *compact = malloc((size_t)(n * m->rank) * sizeof *compact);
     if (compact == NULL)
         return sheaf__no_memory(e->name);
-    sheaf_status *st = sheaf__source_numbers(compact, SHEAF_F32, o->masters, e, row0 * m->rank,
-                                             n * m->rank, o->kernels);
+    sheaf_status *st =
+        read_numbers(compact, SHEAF_F32, o->masters, e, row0 * m->rank, n * m->rank, o->kernels);
     if (st == NULL)
         sheaf_lora_spread(dst, compact, m, row0, n, sizeof *compact);
     free(compact);
@@ -203,7 +203,7 @@ static sheaf_status *member_rows(const origin *o, const char *name, int64_t row0
         return sheaf_found(
             sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "'%s'", master), "it in the checkpoint"),
             "nothing of that name");
-    return sheaf__source_numbers(dst, SHEAF_F32, o->masters, e, row0 * cols, n * cols, o->kernels);
+    return read_numbers(dst, SHEAF_F32, o->masters, e, row0 * cols, n * cols, o->kernels);
 }
 
 /* A of all members, behind each other. */
@@ -276,8 +276,7 @@ static sheaf_status *rows(void *self, int64_t index, int64_t row0, int64_t n, vo
                            "nothing of that name");
     sheaf_source_entry named = *e; /* the name in the adapter differs */
     named.name = source == o->base ? name : e->name;
-    return sheaf__source_numbers(dst, spec->dtype, source, &named, row0 * cols, n * cols,
-                                 o->kernels);
+    return read_numbers(dst, spec->dtype, source, &named, row0 * cols, n * cols, o->kernels);
 }
 
 enum { CHUNK = 1 << 20 }; /* bytes at a time */

@@ -46,9 +46,3 @@ sheaf_status *sheaf__export_model(const char *dst, bool replace, const sheaf__op
  *            Both sources are borrowed until the new one is closed
  * Errors: SHEAF_E_LAYOUT for a master without a tensor of its size in the base. */
 sheaf_status *sheaf__stepped_source(sheaf_source **out, sheaf_source *masters, sheaf_source *base);
-
-/* sheaf__source_numbers - n numbers of a tensor of `source` from index `first` on, in its order, as
- * `dtype`. */
-sheaf_status *sheaf__source_numbers(void *dst, sheaf_dtype dtype, sheaf_source *source,
-                                    const sheaf_source_entry *entry, int64_t first, int64_t n,
-                                    const sheaf__kernels *kernels);
