@@ -8,7 +8,7 @@ enum { LARGE, LARGE_WAITS, MIDDLE, SMALL, SHAPES };
 
 #define KERNELS_OF(type)                                                                           \
     {                                                                                              \
-        { "products_mma_128_" type, 128, 128, 256, SHARED(128, 128, 32, 3), 2, 0 },                \
+        { "products_mma_128_" type, 128, 128, 128, SHARED(128, 128, 32, 3), 2, 0 },                \
             { "products_mma_128_waits_" type, 128, 128, 256, SHARED(128, 128, 32, 4), 1, 1 },      \
             { "products_mma_64_" type, 64, 64, 128, SHARED(64, 64, 64, 3), 2, 1 },                 \
             { "products_mma_32_" type, 32, 32, 128, SHARED(32, 32, 128, 4), 2, 1 },                \

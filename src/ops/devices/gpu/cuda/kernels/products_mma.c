@@ -53,18 +53,16 @@ DEVICE uint32_t place(int line, int chunk, int chunks)
  * elements apart. */
 typedef struct operand {
     const uint16_t *at;
-    int32_t hop, hops; /* hops: lines from here on that are there */
-    int32_t n;         /* elements from here on that are there */
-    uint32_t to;       /* byte of the first chunk in the slot's part */
-    uint32_t how;      /* of enum how */
+    int32_t hop, ahead; /* ahead: elements to the next step's */
+    int32_t hops;       /* along its rows: lines of this thread that are there */
+    uint32_t to;        /* byte of the first chunk in the slot's part */
+    uint32_t how;       /* of enum how */
 } operand;
 
 enum how {
     ACROSS = 1, /* lines go along the operand's rows, not along k */
     EVEN = 2,   /* lines begin at multiples of 16 bytes */
-    B_ACROSS = 4,
-    EMPTY = 8,
-    ENDS = 16 /* the last step of a part that ends */
+    WHOLE = 4   /* EVEN, and along its rows the operand ends in no chunk of this thread */
 };
 
 typedef struct reader {
@@ -76,10 +74,6 @@ typedef struct reader {
 typedef struct side {
     const sheaf__products_job *job;
     int32_t row, col, rows_left, cols_left; /* of the tile */
-    struct {
-        uint32_t how; /* of both operands */
-        int32_t part;
-    } step[4]; /* in each slot */
 } side;
 
 DEVICE side *side_of(shape s)
@@ -87,36 +81,45 @@ DEVICE side *side_of(shape s)
     return (side *)(shared_memory + s.stages * slot_bytes(s));
 }
 
-/* Lines from a thread's chunk to its next one. */
-DEVICE int lines_of(bool across, int rows, shape s)
+/* A thread's first chunk of an operand, and the lines from it to the next one. */
+typedef struct chunk_of {
+    int line, chunk, each;
+} chunk_of;
+
+DEVICE chunk_of chunk_here(bool across, int rows, shape s)
 {
-    return threads_of(s) / (across ? rows / 8 : s.depth / 8);
+    const int chunks = across ? rows / 8 : s.depth / 8;
+    chunk_of c;
+    c.line = threadIdx.x / chunks;
+    c.chunk = threadIdx.x % chunks;
+    c.each = threads_of(s) / chunks;
+    return c;
 }
 
 /* Results from `row` on, of `rows_left` that there are. */
 DEVICE void begin_operand(operand *o, const void *from, int64_t ld, int32_t row, int32_t rows_left,
-                          int32_t k, int rows, shape s)
+                          bool across, bool even, int rows, shape s)
 {
-    const int chunks = (o->how & ACROSS) ? rows / 8 : s.depth / 8, line = threadIdx.x / chunks,
-              chunk = threadIdx.x % chunks, each = lines_of((o->how & ACROSS), rows, s);
-    o->at = (const uint16_t *)from + ((o->how & ACROSS) ? row : row * ld) + line * ld + chunk * 8;
-    o->hop = (int32_t)ld * each;
-    o->hops = (((o->how & ACROSS) ? k : rows_left) - line + each - 1) / each;
-    o->n = ((o->how & ACROSS) ? rows_left : k) - chunk * 8;
-    o->to = place(line, chunk, chunks);
+    const chunk_of c = chunk_here(across, rows, s);
+    const int32_t n = rows_left - (across ? c.chunk * 8 : c.line);
+    const bool whole = even && !(across && n > 0 && n < 8);
+    o->how = (across ? ACROSS : 0) | (even ? EVEN : 0) | (whole ? WHOLE : 0);
+    o->at = (const uint16_t *)from + (across ? row : row * ld) + c.line * ld + c.chunk * 8;
+    o->hop = (int32_t)ld * c.each;
+    o->hops = across ? (n > 0 ? s.depth : 0) : (n + c.each - 1) / c.each;
+    o->ahead = across ? (int32_t)ld * s.depth : s.depth;
+    o->to = place(c.line, c.chunk, across ? rows / 8 : s.depth / 8);
 }
 
 DEVICE void begin_part(reader *r, const sheaf__products_part *p, shape s)
 {
     const side *tile = side_of(s);
     r->left = p->k;
-    r->a.how = (p->a_km ? ACROSS : 0) | (p->a_even ? EVEN : 0) | (p->b_kn ? B_ACROSS : 0) |
-               (p->ends ? ENDS : 0);
-    r->b.how = (p->b_kn ? ACROSS : 0) | (p->b_even ? EVEN : 0);
-    begin_operand(&r->a, p->a, p->lda, tile->row, tile->rows_left, p->k, s.rows, s);
-    begin_operand(&r->b, p->b, p->ldb, tile->col, tile->cols_left, p->k, s.cols, s);
+    begin_operand(&r->a, p->a, p->lda, tile->row, tile->rows_left, p->a_km, p->a_even, s.rows, s);
+    begin_operand(&r->b, p->b, p->ldb, tile->col, tile->cols_left, p->b_kn, p->b_even, s.cols, s);
 }
 
+/* Of eight elements the first n; the others are zero. */
 DEVICE void copy_eight(uint16_t *to, const uint16_t *from, int n)
 {
     ROLLED
@@ -124,25 +127,39 @@ DEVICE void copy_eight(uint16_t *to, const uint16_t *from, int n)
         to[e] = e < n ? from[e] : (uint16_t)0;
 }
 
-DEVICE void copy_operand(operand *o, char *to, int rows, shape s)
+/* Where the operand ends within a chunk or a step, or is not EVEN: of `rows_left` rows and `left`
+ * elements of k. */
+DEVICE void copy_edge(const operand *o, char *to, int32_t left, int32_t rows_left, int rows,
+                      shape s)
+{
+    const bool across = o->how & ACROSS;
+    const chunk_of c = chunk_here(across, rows, s);
+    const int most = rows * s.depth / 8 / threads_of(s);
+    ROLLED
+    for (int h = 0; h < most; h++) {
+        const int line = c.line + h * c.each, n = line < (across ? left : rows_left)
+                                                      ? (across ? rows_left : left) - c.chunk * 8
+                                                      : 0;
+        char *at = to + o->to + h * threads_of(s) * 16;
+        const uint16_t *from = o->at + (int64_t)h * o->hop;
+        if ((o->how & EVEN) && (n <= 0 || n >= 8))
+            copy_16(at, (const void *)((uintptr_t)from & ~(uintptr_t)15), n > 0);
+        else
+            copy_eight((uint16_t *)at, from, n);
+    }
+}
+
+DEVICE void copy_operand(operand *o, char *to, int32_t left, int32_t rows_left, int rows, shape s)
 {
     const int most = rows * s.depth / 8 / threads_of(s), each = threads_of(s) * 16;
-    if ((o->how & EVEN) && (o->n <= 0 || o->n >= 8)) {
+    if ((o->how & WHOLE) && left >= s.depth) {
         UNROLL
         for (int h = 0; h < most; h++)
-            copy_16(to + o->to + h * each,
-                    (const void *)((uintptr_t)(o->at + (int64_t)h * o->hop) & ~(uintptr_t)15),
-                    o->n > 0 && h < o->hops);
+            copy_16(to + o->to + h * each, o->at + (int64_t)h * o->hop, h < o->hops);
     } else {
-        ROLLED
-        for (int h = 0; h < most; h++)
-            copy_eight((uint16_t *)(to + o->to + h * each), o->at + (int64_t)h * o->hop,
-                       h < o->hops ? o->n : 0);
+        copy_edge(o, to, left, rows_left, rows, s);
     }
-    const int hops = s.depth / lines_of(true, rows, s);
-    o->at += (o->how & ACROSS) ? (int64_t)o->hop * hops : s.depth;
-    o->hops -= (o->how & ACROSS) ? hops : 0;
-    o->n -= (o->how & ACROSS) ? 0 : s.depth;
+    o->at += o->ahead;
 }
 
 /* The next step of the parts up to one that gives a result, if there is one. */
@@ -150,20 +167,15 @@ DEVICE void copy_step(reader *r, int slot, const sheaf__products_part *part, sha
 {
     char *to = shared_memory + slot * slot_bytes(s);
     if (r->part >= 0) {
-        const bool last = r->left <= s.depth;
-        if (threadIdx.x == 0) {
-            side_of(s)->step[slot].how =
-                (r->a.how & (last ? ~0u : ~(uint32_t)ENDS)) | (r->left <= 0 ? EMPTY : 0);
-            side_of(s)->step[slot].part = r->part;
-        }
         if (r->left > 0) {
-            copy_operand(&r->a, to, s.rows, s);
-            copy_operand(&r->b, to + s.rows * s.depth * 2, s.cols, s);
+            copy_operand(&r->a, to, r->left, side_of(s)->rows_left, s.rows, s);
+            copy_operand(&r->b, to + s.rows * s.depth * 2, r->left, side_of(s)->cols_left, s.cols,
+                         s);
         }
         r->left -= s.depth;
-        if (last && part[r->part].out >= 0)
+        if (r->left <= 0 && part[r->part].out >= 0)
             r->part = -1;
-        else if (last)
+        else if (r->left <= 0)
             begin_part(r, &part[++r->part], s);
     }
     copies_commit();
@@ -171,7 +183,7 @@ DEVICE void copy_step(reader *r, int slot, const sheaf__products_part *part, sha
 
 /* ---- products of a warp ---- */
 
-enum { OWN = 64 }; /* results of a thread: of m16n8 [m/16][n/8][4] */
+enum { OWN = 128 }; /* results of a thread, at most: of m16n8 [m/16][n/8][4] */
 
 /* Where the lane's rows for ldmatrix are, in the operand's part of a slot: those of the warp's
  * first 16 lines (of 8 elements) for the first 16 elements of k. */
@@ -204,7 +216,7 @@ DEVICE void multiply_as(float *sum, const char *slot, uint32_t a_at, uint32_t b_
 {
     UNROLL
     for (int k = 0; k < s.depth; k += 16) {
-        uint32_t b[2][4];
+        uint32_t b[4][4];
         UNROLL
         for (int j = 0; j < s.n / 16; j++)
             load_part(b[j], slot + s.rows * s.depth * 2, b_at, j, k, b_kn, s.cols, s);
@@ -320,7 +332,7 @@ DEVICE void store_tile(const sums *t, const sheaf__products_job *job, float *roo
         if (part == 0)
             lay_rows(rows + at, t->sum, n, ld, s);
         else
-            lay_rows(rows + at, t->sum + OWN / 2, n, ld, s);
+            lay_rows(rows + at, t->sum + n, n, ld, s);
         sync_threads();
         ROLLED
         for (int i = threadIdx.x; i < s.rows / parts * (s.cols / 8); i += threads_of(s)) {
@@ -348,23 +360,29 @@ DEVICE int32_t sum_parts(sums *t, const sheaf__products_part *all, int32_t first
         copy_step(&r, i, all, s);
     /* Without results; not known where registers are few. */
     const bool idle = s.waits && (m >= side_of(s)->rows_left || n >= side_of(s)->cols_left);
+    int slot = 0;
     clear(t, s);
     ROLLED
-    for (int slot = 0;; slot = slot + 1 == s.stages ? 0 : slot + 1) {
-        if (s.stages == 4)
-            copies_wait(2);
-        else
-            copies_wait(1);
-        sync_threads();
-        copy_step(&r, slot == 0 ? s.stages - 1 : slot - 1, all, s);
-        const uint32_t how = side_of(s)->step[slot].how;
-        const bool a_km = how & ACROSS, b_kn = how & B_ACROSS;
-        if (!idle && (how & EMPTY) == 0)
-            multiply(t->sum, shared_memory + slot * slot_bytes(s), lane_a(m, a_km, s),
-                     lane_b(n, b_kn, s), a_km, b_kn, s, dtype);
-        if ((how & ENDS) == 0)
+    for (int32_t part = first;; part++) {
+        const bool a_km = all[part].a_km, b_kn = all[part].b_kn;
+        const uint32_t a_at = lane_a(m, a_km, s), b_at = lane_b(n, b_kn, s);
+        int32_t left = all[part].k;
+        ROLLED
+        do { /* once where it has no elements, as copies are made */
+            if (s.stages == 4)
+                copies_wait(2);
+            else
+                copies_wait(1);
+            sync_threads();
+            copy_step(&r, slot == 0 ? s.stages - 1 : slot - 1, all, s);
+            if (!idle && left > 0)
+                multiply(t->sum, shared_memory + slot * slot_bytes(s), a_at, b_at, a_km, b_kn, s,
+                         dtype);
+            slot = slot + 1 == s.stages ? 0 : slot + 1;
+            left -= s.depth;
+        } while (left > 0);
+        if (!all[part].ends)
             continue;
-        const int32_t part = side_of(s)->step[slot].part;
         end_chain(t, s);
         for (int i = 0; s.waits && i < all[part].adds; i++)
             add_waiting(t, s);
@@ -423,7 +441,7 @@ DEVICE void products_by(const sheaf__products_table *a, shape s, sheaf_dtype dty
     }
 /* clang-format on */
 
-PRODUCTS(products_mma_128, TWICE(256), 128, 128, 32, 64, 32, 3, false)
+PRODUCTS(products_mma_128, TWICE(128), 128, 128, 32, 64, 64, 3, false)
 PRODUCTS(products_mma_128_waits, 256, 128, 128, 32, 64, 32, 4, true)
-PRODUCTS(products_mma_64, 128, 64, 64, 64, 32, 32, 3, true)
+PRODUCTS(products_mma_64, TWICE(128), 64, 64, 64, 32, 32, 3, true)
 PRODUCTS(products_mma_32, TWICE(128), 32, 32, 128, 16, 16, 4, true)
