@@ -9,7 +9,7 @@
 /* e^x = 2^n e^r, n = round(x / ln 2), |r| <= ln2/2; e^r = 1 + (r + r^2 q(r)), q of
  * degree 4 within 2^-28. 0x1.8p23 rounds to an integer and leaves it in the low bits,
  * which are then added to the exponent. */
-SHEAF__SHARED_FN float sheaf__exp_of(float x)
+SHEAF__SHARED_FN float sheaf__exp_below(float x) /* of x up to 88.7, or NaN */
 {
     const float shifted = fmaf(x, 0x1.715476p+0f, 0x1.8p23f);
     const float n = shifted - 0x1.8p23f;
@@ -22,9 +22,13 @@ SHEAF__SHARED_FN float sheaf__exp_of(float x)
     q = fmaf(q, r, 0x1.fffffcp-2f);
     const float y = fmaf(r * r, q, r) + 1.0f;
     float e = sheaf__float(sheaf__bits(y) + (sheaf__bits(shifted) << 23));
-    e = x > 0x1.62e42ep+6f ? sheaf__float(0x7f800000) : e; /* chosen: GPUs would branch */
-    e = x < -0x1.5d589ep+6f ? 0.0f : e;
+    e = x < -0x1.5d589ep+6f ? 0.0f : e; /* chosen: GPUs would branch */
     return x == x ? e : sheaf__float(SHEAF__NAN_BITS);
+}
+SHEAF__SHARED_FN float sheaf__exp_of(float x)
+{
+    const float e = sheaf__exp_below(x);
+    return x > 0x1.62e42ep+6f ? sheaf__float(0x7f800000) : e;
 }
 
 /* x = 2^k m, m in [sqrt(1/2), sqrt(2)), f = m - 1, s = f / (2 + f), z = s^2;

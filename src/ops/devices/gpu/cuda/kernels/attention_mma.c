@@ -35,14 +35,13 @@ DEVICE uint16_t *tile_of(uint16_t *first, int32_t step, int wide)
     return first + step % 2 * cols_of(wide) * attention_line(wide);
 }
 
-DEVICE void load(const forward *f, int32_t step, int wide)
+DEVICE void load(const forward *f, int32_t step, int pass, int32_t key, int wide)
 {
     const sheaf__attention_part *a = f->a;
-    const int32_t key = f->begin + step % f->tiles * cols_of(wide);
     attention_load(tile_of(f->k, step, wide), a,
                    (const uint16_t *)a->k + attention_key(a, &f->v, f->kv, a->ldk), a->ldk, key,
                    f->v.keys, cols_of(wide), wide);
-    if (step / f->tiles == PASS_VALUES)
+    if (pass == PASS_VALUES)
         attention_load(tile_of(f->v_tile, step, wide), a,
                        (const uint16_t *)a->v + attention_key(a, &f->v, f->kv, a->ldv), a->ldv, key,
                        f->v.keys, cols_of(wide), wide);
@@ -79,14 +78,14 @@ DEVICE void take_sums(float (*lane)[4], const float *max, float (*s)[4], uint32_
 {
     UNROLL
     for (int i = 0; i < cols / 2; i++) {
-        const float e = sheaf__exp_of(s[i / 4][i % 4] - max[i / 2 % 2]);
+        const float e = sheaf__exp_below(s[i / 4][i % 4] - max[i / 2 % 2]);
         float *to = &lane[i / 2 % 2][i / 4 % 2 * 2 + i % 2];
         *to = *to + (seen >> i & 1 ? e : 0.0f);
     }
 }
 
 /* Lanes 8 apart, 4, 2, 1. */
-DEVICE void end_sums(float *sum, float (*lane)[4])
+DEVICE void end_sums(float *sum, float *inverse, float (*lane)[4])
 {
     UNROLL
     for (int r = 0; r < 2; r++) {
@@ -96,6 +95,7 @@ DEVICE void end_sums(float *sum, float (*lane)[4])
         x = x + shuffle_xor(x, 1);
         y = y + shuffle_xor(y, 1);
         sum[r] = sheaf__one_nan(x + y);
+        inverse[r] = 1.0f / sum[r];
     }
 }
 
@@ -107,8 +107,9 @@ DEVICE void take_weights(float (*s)[4], const float *max, const float *sum, cons
     UNROLL
     for (int i = 0; i < cols / 2; i++) {
         const int r = i / 2 % 2;
-        const float e = sheaf__exp_of(s[i / 4][i % 4] - max[r]);
-        s[i / 4][i % 4] = seen >> i & 1 ? attention_quotient(e, sum[r], inverse[r]) : 0.0f;
+        const float e = sheaf__exp_below(s[i / 4][i % 4] - max[r]),
+                    p = attention_quotient(e, sum[r], inverse[r]);
+        s[i / 4][i % 4] = sheaf__float(sheaf__bits(p) & (0 - (seen >> i & 1)));
     }
 }
 
@@ -152,7 +153,7 @@ DEVICE void load_queries(forward *f, uint32_t (*q)[4], int wide)
                    f->v.first, f->v.queries, ATTENTION_ROWS, wide);
     copies_commit();
     if (f->tiles > 0)
-        load(f, 0, wide);
+        load(f, 0, PASS_MAX, f->begin, wide);
     copies_wait(0);
     sync_threads();
     UNROLL
@@ -188,37 +189,40 @@ DEVICE void forward_block(const sheaf__attention_part *a, int64_t task, int wide
     attention_clear(out, wide);
     attention_clear(lane, 16); /* both rows */
     load_queries(&f, q, wide);
-    for (int32_t step = 0; step < PASSES * f.tiles; step++) {
-        const int32_t key = f.begin + step % f.tiles * cols;
-        const int pass = step / f.tiles;
-        const sheaf__attention_place at = {
-            &f.v, query, key, false, attention_cuts(&f.v, f.v.first, ATTENTION_ROWS, key, cols)
-        };
-        copies_wait(0);
-        sync_threads();
-        if (step + 1 < PASSES * f.tiles)
-            load(&f, step + 1, wide);
-        scores_of(s, &f, q, step, wide, dtype);
-        const uint32_t seen = attention_seen(&at, cols);
-        if (pass == PASS_MAX) {
-            take_largest(max, s, seen, cols);
-        } else if (pass == PASS_SUM) {
-            take_sums(lane, max, s, seen, cols);
-        } else {
-            take_weights(s, max, sum, inverse, seen, cols);
-            attention_add(out, s, tile_of(f.v_tile, step, wide), &at, cols, wide, dtype);
-            if ((key + cols) % ATTENTION_CHAIN == 0 && key + cols < f.v.keys) {
-                attention_end_chains(out, total, begun, wide);
-                begun = true;
+    int32_t step = 0;
+    ROLLED
+    for (int pass = PASS_MAX; pass < PASSES; pass++) {
+        const int32_t end = f.begin + f.tiles * cols;
+        ROLLED
+        for (int32_t key = f.begin; key < end; key += cols, step++) {
+            const sheaf__attention_place at = {
+                &f.v, query, key, false, attention_cuts(&f.v, f.v.first, ATTENTION_ROWS, key, cols)
+            };
+            copies_wait(0);
+            sync_threads();
+            if (key + cols < end)
+                load(&f, step + 1, pass, key + cols, wide);
+            else if (pass < PASS_VALUES)
+                load(&f, step + 1, pass + 1, f.begin, wide);
+            scores_of(s, &f, q, step, wide, dtype);
+            const uint32_t seen = attention_seen(&at, cols);
+            if (pass == PASS_MAX) {
+                take_largest(max, s, seen, cols);
+            } else if (pass == PASS_SUM) {
+                take_sums(lane, max, s, seen, cols);
+            } else {
+                take_weights(s, max, sum, inverse, seen, cols);
+                attention_add(out, s, tile_of(f.v_tile, step, wide), &at, cols, wide, dtype);
+                if ((key + cols) % ATTENTION_CHAIN == 0 && key + cols < f.v.keys) {
+                    attention_end_chains(out, total, begun, wide);
+                    begun = true;
+                }
             }
         }
-        if (step == f.tiles - 1)
+        if (pass == PASS_MAX)
             end_largest(max);
-        if (step == 2 * f.tiles - 1) {
-            end_sums(sum, lane);
-            inverse[0] = 1.0f / sum[0];
-            inverse[1] = 1.0f / sum[1];
-        }
+        if (pass == PASS_SUM)
+            end_sums(sum, inverse, lane);
     }
     attention_store(a->o, attention_o(a, &f.v, f.head) + query * a->ldo, a->ldo,
                     f.v.queries - query, out, total, begun, a->head_dim, wide, dtype);

@@ -54,9 +54,20 @@ DEVICE uint32_t attention_pair(float x, float y, sheaf_dtype dtype)
 DEVICE void attention_load(uint16_t *to, const sheaf__attention_part *a, const uint16_t *from,
                            int64_t ld, int32_t row, int32_t rows, int count, int wide)
 {
+    const int chunks = wide / 8, hop = ATTENTION_THREADS / chunks;
+    if (a->even && ATTENTION_THREADS % chunks == 0) { /* a thread has one column */
+        const int line = (int)threadIdx.x / chunks, c = (int)threadIdx.x % chunks * 8;
+        const int32_t left = c < a->head_dim ? rows - row - line : 0;
+        const uint16_t *x = from + (int64_t)(row + line) * ld + c;
+        uint16_t *y = to + line * attention_line(wide) + c;
+        UNROLL
+        for (int i = 0; i < count; i += hop)
+            copy_16(y + i * attention_line(wide), x + i * ld, i < left);
+        return;
+    }
     ROLLED
-    for (int i = (int)threadIdx.x; i < count * (wide / 8); i += ATTENTION_THREADS) {
-        const int line = i / (wide / 8), c = i % (wide / 8) * 8;
+    for (int i = (int)threadIdx.x; i < count * chunks; i += ATTENTION_THREADS) {
+        const int line = i / chunks, c = i % chunks * 8;
         const bool there = row + line < rows && c < a->head_dim;
         const uint16_t *x = from + (there ? (int64_t)(row + line) * ld + c : 0);
         uint16_t *y = to + line * attention_line(wide) + c;
@@ -68,18 +79,22 @@ DEVICE void attention_load(uint16_t *to, const sheaf__attention_part *a, const u
     }
 }
 
-/* Whether all numbers of a tile are finite; a warp answers for itself. */
+/* Whether all numbers of a tile are finite; a warp answers for itself. One step above the largest
+ * finite exponent carries into the place of the sign. */
 DEVICE bool attention_is_finite(const uint16_t *tile, int count, int wide, sheaf_dtype dtype)
 {
-    const uint32_t most = dtype == SHEAF_F16 ? 0x7c007c00u : 0x7f807f80u;
-    const uint32_t *x = (const uint32_t *)tile;
-    int32_t bad = 0;
+    const uint32_t step = dtype == SHEAF_F16 ? 0x04000400u : 0x00800080u;
+    const int chunks = wide / 8, parts = count * chunks / 32, lane = (int)threadIdx.x % 32;
+    uint32_t bad = 0;
     ROLLED
-    for (int i = (int)threadIdx.x % 32; i < count * (wide / 2); i += 32) {
-        const uint32_t e = x[i / (wide / 2) * (attention_line(wide) / 2) + i % (wide / 2)] & most;
-        bad |= (e & 0xffffu) == (most & 0xffffu) || e >> 16 == most >> 16;
+    for (int part = 0; part < parts; part++) {
+        const int i = part * 32 + lane;
+        const quad x = load_quad(tile + i / chunks * attention_line(wide) + i % chunks * 8);
+        UNROLL
+        for (int e = 0; e < 4; e++)
+            bad |= (x.word[e] & 0x7fff7fffu) + step;
     }
-    return any_lane(bad) == 0;
+    return (any_lane((int32_t)bad) & (int32_t)0x80008000u) == 0;
 }
 
 /* A's fragment k: rows of the warp's 16, channels 16 k. */
@@ -192,18 +207,53 @@ DEVICE bool attention_pair_sees(const sheaf__attention_place *at, int row, int c
     return at->keys_down ? attention_sees(at->v, c, r) : attention_sees(at->v, r, c);
 }
 
-/* Bit 4 j + e: whether s[j][e] is. */
+/* Columns [first, first + n) that a row sees, but for the mask of keys. */
+typedef struct attention_span {
+    int32_t first, n;
+} attention_span;
+
+DEVICE attention_span attention_span_of(const sheaf__attention_place *at, int row)
+{
+    const sheaf__attention_view *v = at->v;
+    const int32_t line = at->row + row;
+    int32_t end;
+    attention_span span;
+    if (at->keys_down) {
+        span.first = attention_query_begin(v, line, 1);
+        end = attention_query_end(v, line, 1);
+        end = line < v->keys && (v->mask == NULL || v->mask[line] != 0) ? end : 0;
+    } else {
+        span.first = attention_first(v, line);
+        end = line < v->queries ? attention_end(v, line, 1) : 0;
+    }
+    span.n = end > span.first ? end - span.first : 0;
+    return span;
+}
+
+/* Bit 4 j + e: whether s[j][e] is. Rows are not those of several heads. */
 DEVICE uint32_t attention_seen(const sheaf__attention_place *at, int cols)
 {
     const int lane = (int)threadIdx.x % 32;
-    uint32_t seen = ~0u;
+    const int32_t col = at->col + lane % 4 * 2;
+    uint32_t seen = 0;
     if (!at->cut)
+        return ~0u;
+    UNROLL
+    for (int r = 0; r < 2; r++) {
+        const attention_span span = attention_span_of(at, lane / 4 + r * 8);
+        UNROLL
+        for (int i = 0; i < cols / 4; i++)
+            if ((uint32_t)(col - span.first + i / 2 * 8 + i % 2) < (uint32_t)span.n)
+                seen |= 1u << (i / 2 * 4 + r * 2 + i % 2);
+    }
+    if (at->keys_down || at->v->mask == NULL)
         return seen;
-    seen = 0;
-    ROLLED
-    for (int i = 0; i < cols / 2; i++)
-        if (attention_pair_sees(at, lane / 4 + i / 2 % 2 * 8, i / 4 * 8 + lane % 4 * 2 + i % 2))
-            seen |= 1u << i;
+    UNROLL
+    for (int i = 0; i < cols / 4; i++) {
+        const int32_t key = col + i / 2 * 8 + i % 2;
+        if (key < at->v->keys && at->v->mask[key] == 0)
+            seen &= ~(5u << (i / 2 * 4 + i % 2));
+    }
     return seen;
 }
 

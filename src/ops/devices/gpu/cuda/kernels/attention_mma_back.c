@@ -104,7 +104,7 @@ DEVICE void cap_slopes(float (*ds)[4], float (*s)[4], const sheaf__attention_par
 
 DEVICE float probability(float score, const sheaf__attention_row *row)
 {
-    return attention_quotient(sheaf__exp_of(score - row->max), row->sum, row->inverse);
+    return attention_quotient(sheaf__exp_below(score - row->max), row->sum, row->inverse);
 }
 
 /* p in place of a score, and, if wanted, ds in place of dp. In the widest heads a branch keeps
@@ -218,10 +218,9 @@ DEVICE void dq_block(const sheaf__attention_part *a, int64_t task, int wide, she
 
 /* ---- dk and dv ---- */
 
-DEVICE void dkv_load(const back *b, int32_t step, int wide)
+DEVICE void dkv_load(const back *b, int32_t step, int head, int32_t query, int wide)
 {
-    load_queries(b, tile_of(b, step, wide), b->kv * b->a->group + step / b->tiles,
-                 b->begin + step % b->tiles * COLS, COLS, wide);
+    load_queries(b, tile_of(b, step, wide), head, query, COLS, wide);
     copies_commit();
 }
 
@@ -235,7 +234,7 @@ DEVICE void dkv_start(back *b, const sheaf__attention_part *a, int64_t task, int
     b->tiles = end > b->begin ? (end - b->begin + COLS - 1) / COLS : 0;
     load_keys(b, b->rows, b->v.first, ATTENTION_ROWS, wide);
     if (b->tiles > 0)
-        dkv_load(b, 0, wide);
+        dkv_load(b, 0, b->kv * a->group, b->begin, wide);
     else
         arrive_alone();
 }
@@ -279,19 +278,25 @@ DEVICE void dkv_block(const sheaf__attention_part *a, int64_t task, int with, in
     bool begun = false;
     back b;
     dkv_start(&b, a, task, wide);
-    const int32_t key = b.v.first + (int)threadIdx.x / 32 * 16, steps = b.tiles * a->group;
+    const int32_t key = b.v.first + (int)threadIdx.x / 32 * 16, steps = b.tiles * a->group,
+                  end = b.begin + b.tiles * COLS;
+    int head = b.kv * a->group; /* of the step's tile, */
+    int32_t query = b.begin;    /* which begins there */
     attention_clear(dk, wide);
     attention_clear(dv, wide);
+    ROLLED
     for (int32_t step = 0; step < steps; step++) {
-        const int32_t query = b.begin + step % b.tiles * COLS;
         const uint16_t *tile = tile_of(&b, step, wide);
         const sheaf__attention_place at = {
             &b.v, key, query, true, attention_cuts(&b.v, query, COLS, b.v.first, ATTENTION_ROWS)
         };
+        const bool ends = query + COLS == end;
+        const int next_head = ends ? head + 1 : head;
+        const int32_t next = ends ? b.begin : query + COLS;
         arrive();
         if (step + 1 < steps && wide <= 128)
-            dkv_load(&b, step + 1, wide);
-        dkv_weigh(&b, p, ds, &at, tile, b.kv * a->group + step / b.tiles, with & 2, wide, dtype);
+            dkv_load(&b, step + 1, next_head, next, wide);
+        dkv_weigh(&b, p, ds, &at, tile, head, with & 2, wide, dtype);
         if (with & 1)
             attention_add(dv, p, tile + COLS * attention_line(wide), &at, COLS, wide, dtype);
         if (with & 2)
@@ -305,8 +310,10 @@ DEVICE void dkv_block(const sheaf__attention_part *a, int64_t task, int with, in
         }
         if (step + 1 < steps && wide > 128) {
             sync_threads();
-            dkv_load(&b, step + 1, wide);
+            dkv_load(&b, step + 1, next_head, next, wide);
         }
+        head = next_head;
+        query = next;
     }
     if (with & 1)
         attention_store(a->dv, attention_key(a, &b.v, b.kv, a->ldv) + key * a->ldv, a->ldv,
