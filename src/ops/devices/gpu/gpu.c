@@ -112,6 +112,7 @@ static void close_gpu(sheaf__gpu *gpu)
         (void)d->give_back(gpu->handle);
     pthread_mutex_destroy(&gpu->lock);
     free(gpu->block);
+    free(gpu->lists.kept);
     free(gpu);
 }
 
@@ -242,7 +243,8 @@ static bool run(sheaf__device *device, sheaf__reserved *range, const sheaf__call
     if (runs) {
         sheaf_status *st = begin(gpu);
         gpu->device = device;
-        gpu->staged = 0;
+        gpu->lists.operation++;
+        gpu->lists.used = 0;
         const bool timed =
             st == NULL && sheaf__gpu_clock_begin(gpu, sheaf__spending_of(call->operation));
         runs = st != NULL || operation(gpu, call);

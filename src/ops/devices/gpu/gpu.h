@@ -14,6 +14,19 @@ enum { SHEAF__GPU_SEGMENTS = 4 };
 /* Of the device's memory, behind SHEAF__GPU_SCRATCH: what an operation stages. */
 #define SHEAF__GPU_STAGE ((size_t)8 << 20)
 
+/* At its end short lists stay: a step like the one before stages hardly any again. */
+enum { SHEAF__GPU_LIST = 4096, SHEAF__GPU_LISTS = 512 };
+
+/* What is staged. */
+typedef struct sheaf__gpu_lists {
+    uint64_t operation;              /* number of the present one */
+    size_t used;                     /* bytes at the beginning that are the present operation's */
+    const void *work;                /* where the device's memory was when lists were kept, */
+    char *kept;                      /* [LISTS][LIST]: the host's copies of them */
+    size_t bytes[SHEAF__GPU_LISTS];  /* 0: none */
+    uint64_t user[SHEAF__GPU_LISTS]; /* the last operation that read it */
+} sheaf__gpu_lists;
+
 typedef struct sheaf__gpu_ring {
     char *pinned;
     sheaf__gpu_event done[SHEAF__GPU_SEGMENTS];
@@ -75,7 +88,7 @@ struct sheaf__gpu {
     int64_t blocks, block_capacity;
     sheaf__gpu_error refused; /* why memory was not granted last */
     sheaf__gpu_ring ring;
-    size_t staged; /* bytes, by the operation */
+    sheaf__gpu_lists lists;
     size_t panels; /* bytes at the end of the scratch for those of quantised weights */
     size_t kept;   /* bytes at its beginning for queries of attention's backward pass */
     sheaf__gpu_kernel kernel[SHEAF__GPU_KERNELS]; /* by a hash of the name */

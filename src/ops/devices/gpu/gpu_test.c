@@ -148,6 +148,27 @@ static void test_cuda__what_is_queued_stays_in_order(void **state)
     sheaf__device_close(device);
 }
 
+/* So steps that are alike stage nothing: whatever copied a list again would fail here. */
+static void test_cuda__a_list_is_copied_once(void **state)
+{
+    sheaf__device *device = open_one();
+    float *at = take(device, 4096), host[4] = { 1, 2, 3, 4 };
+    sheaf__squares two[2] = { { .x = at, .n = 2 }, { .x = at + 1, .n = 3 } };
+    CHECK_OK(sheaf__upload(device, at, host, sizeof host));
+    sheaf__op_squares(device, two, 2);
+    sheaf__op_squares(device, two, 1); /* another list */
+    sheaf__stand_in_fail("cuMemcpyHtoDAsync_v2", 0, SHEAF__GPU_ILLEGAL_ADDRESS, true);
+    for (int n = 1; n <= 2; n++) {
+        two[0].sum = two[1].sum = 0;
+        sheaf__op_squares(device, two, n);
+        assert_true(two[0].sum == 5 && two[1].sum == (n == 1 ? 0 : 29));
+    }
+    two[0].n = 3;
+    sheaf__op_squares(device, two, 1);
+    CHECK_FAILS(sheaf__download(device, host, at, sizeof host), SHEAF_E_IO, "copying to it");
+    sheaf__device_close(device);
+}
+
 static uint64_t marks_of(sheaf__device *device, sheaf__spent *sum)
 {
     const uint64_t before = sum->marks;
@@ -579,6 +600,7 @@ int main(void)
         WITH(test_cuda__transfers_of_any_size_come_back),
         WITH(test_cuda__the_host_cannot_read_its_memory),
         WITH(test_cuda__what_is_queued_stays_in_order),
+        WITH(test_cuda__a_list_is_copied_once),
         WITH(test_cuda__time_is_that_of_its_own_clock),
         WITH(test_cuda__a_clock_that_fails_stops_nothing),
         WITH(test_cuda__threads_upload_at_once),

@@ -3,6 +3,7 @@
 #include <time.h>
 
 #include "base/base.h"
+#include "base/hash.h"
 #include "ops/devices/gpu/gpu.h"
 
 /* ---- pinned memory ---- */
@@ -138,20 +139,62 @@ size_t sheaf__gpu_kept(const sheaf__gpu *gpu)
     return gpu->kept;
 }
 
+/* ---- lists ---- */
+
+/* Where a short list lies already, or may be laid, found by its content; -1: nowhere. */
+static int place_of(bool *lies, sheaf__gpu *gpu, const void *list, size_t bytes)
+{
+    enum { TRIES = 8 };
+    sheaf__gpu_lists *l = &gpu->lists;
+    int place = -1;
+    *lies = false;
+    if (bytes == 0 || bytes > SHEAF__GPU_LIST)
+        return -1;
+    if (l->kept == NULL && (l->kept = malloc((size_t)SHEAF__GPU_LISTS * SHEAF__GPU_LIST)) == NULL)
+        return -1;
+    if (l->work != gpu->device->work)
+        memset(l->bytes, 0, sizeof l->bytes);
+    l->work = gpu->device->work;
+    const uint64_t h = sheaf__hash(list, bytes).low;
+    for (uint64_t i = 0; i < TRIES; i++) {
+        const int at = (int)((h + i) % SHEAF__GPU_LISTS);
+        *lies = l->bytes[at] == bytes &&
+                memcmp(l->kept + (size_t)at * SHEAF__GPU_LIST, list, bytes) == 0;
+        if (*lies)
+            return at;
+        if (place < 0 && l->user[at] != l->operation) /* whose kernels may not be queued yet */
+            place = at;
+    }
+    return place;
+}
+
 void *sheaf__gpu_stage(sheaf__gpu *gpu, const void *from, size_t bytes)
 {
-    char *at = (char *)gpu->device->work + SHEAF__GPU_SCRATCH + gpu->staged;
-    if (bytes > SHEAF__GPU_STAGE - gpu->staged) {
-        sheaf_status *st =
-            sheaf_fail(SHEAF_E_UNSUPPORTED, "an operation's lists on GPU %d", gpu->number);
-        sheaf_expected(st, "%zu bytes at most", SHEAF__GPU_STAGE);
-        sheaf__device_fail(gpu->device, sheaf_found(st, "%zu", gpu->staged + bytes));
-        return NULL;
+    sheaf__gpu_lists *l = &gpu->lists;
+    const size_t most = SHEAF__GPU_STAGE - (size_t)SHEAF__GPU_LISTS * SHEAF__GPU_LIST;
+    bool lies;
+    const int place = place_of(&lies, gpu, from, bytes);
+    char *at = (char *)gpu->device->work + SHEAF__GPU_SCRATCH;
+    sheaf_status *st = NULL;
+    if (place >= 0) {
+        at += most + (size_t)place * SHEAF__GPU_LIST;
+        l->user[place] = l->operation;
+        l->bytes[place] = lies ? bytes : 0;
+    } else if (bytes > most - l->used) {
+        st = sheaf_fail(SHEAF_E_UNSUPPORTED, "an operation's lists on GPU %d", gpu->number);
+        sheaf_expected(st, "%zu bytes at most", most);
+        sheaf_found(st, "%zu", l->used + bytes);
+    } else {
+        at += l->used;
+        l->used += (bytes + 255) / 256 * 256;
+        l->used = l->used < most ? l->used : most;
     }
-    sheaf_status *st = sheaf__gpu_send(gpu, (uintptr_t)at, from, bytes);
-    gpu->staged += (bytes + 255) / 256 * 256;
-    if (gpu->staged > SHEAF__GPU_STAGE)
-        gpu->staged = SHEAF__GPU_STAGE;
+    if (!lies)
+        TRY(st, sheaf__gpu_send(gpu, (uintptr_t)at, from, bytes));
+    if (st == NULL && place >= 0 && !lies) {
+        memcpy(l->kept + (size_t)place * SHEAF__GPU_LIST, from, bytes);
+        l->bytes[place] = bytes;
+    }
     sheaf__device_fail(gpu->device, st);
     return st == NULL ? at : NULL;
 }
@@ -163,17 +206,9 @@ void sheaf__gpu_read(sheaf__gpu *gpu, void *to, const void *from, size_t bytes)
 
 /* ---- launches ---- */
 
-static uint64_t hash_of(const char *name)
-{
-    uint64_t h = UINT64_C(0xcbf29ce484222325);
-    for (; *name != '\0'; name++)
-        h = (h ^ (unsigned char)*name) * UINT64_C(0x100000001b3);
-    return h ^ h >> 32;
-}
-
 static sheaf__gpu_error find(sheaf__gpu_kernel **out, sheaf__gpu *gpu, const char *name)
 {
-    const uint64_t h = hash_of(name);
+    const uint64_t h = sheaf__fnv(SHEAF__FNV, name, strlen(name));
     if (strlen(name) >= sizeof gpu->kernel->name)
         return SHEAF__GPU_NOT_FOUND;
     for (uint64_t i = 0; i < SHEAF__GPU_KERNELS; i++) {
