@@ -199,7 +199,7 @@ static sheaf_status *hash_row(sheaf_hasher *hasher, const sheaf_data *data, int6
     return st;
 }
 
-static sheaf_status *hash(sheaf_data *data)
+sheaf_status *sheaf__data_hash(sheaf_data *data)
 {
     sheaf_hasher *hasher = sheaf__hasher_new();
     if (hasher == NULL)
@@ -379,7 +379,7 @@ sheaf_status *sheaf_data_open(sheaf_data **out, const char *path, const sheaf_da
     sheaf_status *st = sheaf__data_list_read(&list, path, options->weights);
     TRY(st, list.count == 1 ? open_one(&data, list.path[0], options)
                             : open_several(&data, &list, options));
-    TRY(st, hash(data));
+    TRY(st, sheaf__data_hash(data));
     sheaf__data_list_release(&list);
     if (st == NULL)
         *out = data;

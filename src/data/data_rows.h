@@ -180,6 +180,9 @@ sheaf_status *sheaf__data_read_records(sheaf_data *data, const char *path,
  * prompts. */
 sheaf_status *sheaf__data_count(sheaf_data *data, bool prompts);
 
+/* sheaf__data_hash - sheaf_data_hash(), of all rows. */
+sheaf_status *sheaf__data_hash(sheaf_data *data);
+
 /* ---- the order of rows (order.c) ---- */
 
 /* An epoch visits every row once, in the order of the file or permuted by (seed, epoch). With

@@ -53,6 +53,9 @@ typedef struct sheaf__generate_options {
      * is SHEAF_ENDS_TOKEN if it is a stop id. Returns true to end the answer. May be NULL. */
     bool (*on_token)(void *listener, int64_t prompt, const sheaf__continuation *so_far);
     void *listener;
+    /* Above 0: log-probabilities are those of logits divided by it, as training computes them, to
+     * the bit. */
+    double trained_at;
     int64_t best;               /* size of best_ids per token, at most the vocabulary */
     const atomic_int *stop_now; /* other than 0 on any rank: SHEAF_E_STOPPED, with the tokens so far
                                    in out; NULL on all or none */

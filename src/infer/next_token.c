@@ -6,9 +6,10 @@
 #include "base/base.h"
 #include "ops/tensor/tensor.h"
 
-sheaf_status *sheaf__chooser_open(sheaf__chooser *out, int64_t vocab, int64_t length)
+sheaf_status *sheaf__chooser_open(sheaf__chooser *out, int64_t vocab, int64_t length, int slices)
 {
     *out = (sheaf__chooser){ .vocab = vocab,
+                             .slices = slices,
                              .history = malloc((size_t)length * sizeof *out->history),
                              .scratch = malloc(2 * (size_t)vocab * sizeof *out->scratch) };
     return out->history == NULL || out->scratch == NULL ? sheaf__no_memory("choosing tokens")
@@ -110,7 +111,10 @@ sheaf_status *sheaf__next_token(sheaf__sequence *s, sheaf__chooser *chooser, con
     if (id < 0)
         return not_numbers(number + 1, out->n + 1, logits, vocab);
     out->ids[out->n++] = (int32_t)id;
-    if (out->logprob != NULL)
+    if (out->logprob != NULL && o->trained_at > 0)
+        out->logprob[out->n - 1] = sheaf__sampling_logprob(logits, vocab, id, chooser->slices,
+                                                           o->trained_at, chooser->scratch);
+    else if (out->logprob != NULL)
         note_logprob(out, logits, vocab, o->best);
     s->over = ends(out, o, prompt, number);
     return NULL;

@@ -9,6 +9,7 @@ typedef struct sheaf__chooser {
     int64_t vocab;
     int64_t *history; /* ids of one sequence */
     float *scratch;   /* logits and the sampler's own */
+    int slices;       /* of the model */
 } sheaf__chooser;
 
 /* A prompt and its answer so far: the same on every rank, and changed only between passes but for
@@ -32,7 +33,7 @@ typedef struct sheaf__sequence {
 } sheaf__sequence;
 
 /* sheaf__chooser_open - for sequences of at most `length` tokens; close also after a failure. */
-sheaf_status *sheaf__chooser_open(sheaf__chooser *out, int64_t vocab, int64_t length);
+sheaf_status *sheaf__chooser_open(sheaf__chooser *out, int64_t vocab, int64_t length, int slices);
 void sheaf__chooser_close(sheaf__chooser *chooser);
 
 /* sheaf__next_token - appends the token to the answer; sequence->over: the answer ends with it, by

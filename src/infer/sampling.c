@@ -5,7 +5,10 @@
 #include <string.h>
 
 #include "base/random.h"
+#include "ops/kernels.h"
+#include "ops/math/elementary.h"
 #include "ops/math/math.h"
+#include "sheaf/cut.h"
 
 /* Marks the ids that occurred, in `scratch`. */
 static const unsigned char *mark_seen(int64_t vocab, const int64_t *ids, int64_t n, float *scratch)
@@ -167,6 +170,42 @@ float sheaf__sampling_log_sum(float *max, const float *logits, int64_t vocab)
     for (int64_t i = 0; i < vocab; i++)
         lane[i % 16] += logits[i] == *max ? 1.0f : sheaf__exp(logits[i] - *max);
     return sheaf__log(sheaf__lanes_join(lane));
+}
+
+/* The sums of slices [begin, begin + n) by the tree; false: these have no words. */
+static bool tree_sum(float *out, const float *sum, const sheaf_cut *cut, int begin, int n)
+{
+    float half[2];
+    if (n == 1) {
+        *out = sum[begin];
+        return sheaf_cut_slice_rows(cut, begin) > 0;
+    }
+    const bool left = tree_sum(&half[0], sum, cut, begin, n / 2),
+               right = tree_sum(&half[1], sum, cut, begin + n / 2, n / 2);
+    *out = left && right ? half[0] + half[1] : half[left ? 0 : 1];
+    return left || right;
+}
+
+float sheaf__sampling_logprob(const float *logits, int64_t vocab, int64_t id, int slices,
+                              double temperature, float *scratch)
+{
+    const sheaf__kernels *k = sheaf__kernels_for(NULL);
+    const sheaf_cut cut = { .slices = slices, .nparts = 1, .part = { { vocab, 1 } } };
+    const float by = (float)(1 / temperature);
+    float max = -INFINITY, sum[SHEAF_MAX_SLICES] = { 0 }, all;
+    int64_t at = 0;
+    for (int64_t i = 0; i < vocab; i++) {
+        scratch[i] = temperature == 1 ? logits[i] : logits[i] * by;
+        max = scratch[i] > max ? scratch[i] : max;
+    }
+    for (int s = 0; s < slices; s++) {
+        const int64_t n = sheaf_cut_slice_rows(&cut, s);
+        if (n > 0)
+            k->row_sumexp(&sum[s], scratch + at, n, &max, 1, n);
+        at += n;
+    }
+    tree_sum(&all, sum, &cut, 0, slices);
+    return -(sheaf__log_of(all) + max - scratch[id]);
 }
 
 void sheaf__sampling_best(int32_t *ids, int64_t best, const float *logits, int64_t vocab)

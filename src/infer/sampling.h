@@ -40,6 +40,11 @@ void sheaf__sampling_process(float *logits, int64_t vocab, const int64_t *ids, i
  * float32, 16 lanes; no logit is NaN. The log of an id's probability is
  * logits[id] - max - this. */
 float sheaf__sampling_log_sum(float *max, const float *logits, int64_t vocab);
+/* sheaf__sampling_logprob - the log of the probability of `id` as training computes it
+ * (tape/head.h): the same bits. slices: of the model; temperature: divides the logits; scratch
+ * [vocab]. */
+float sheaf__sampling_logprob(const float *logits, int64_t vocab, int64_t id, int slices,
+                              double temperature, float *scratch);
 /* sheaf__sampling_best - the `best` largest, descending, of equals the smaller id first; no logit
  * is NaN, best <= vocab. */
 void sheaf__sampling_best(int32_t *ids, int64_t best, const float *logits, int64_t vocab);

@@ -61,7 +61,8 @@ sheaf_status *sheaf__slots_open(sheaf__slots *out, const sheaf__member *m,
         if (m->model[i]->schema->config.vocab > vocab)
             vocab = m->model[i]->schema->config.vocab;
     if (sheaf__is_first_of_group(own->context))
-        TRY(st, sheaf__chooser_open(&out->chooser, vocab, out->size.length + 1));
+        TRY(st,
+            sheaf__chooser_open(&out->chooser, vocab, out->size.length + 1, own->context->slices));
     TRY(st, sheaf__batch_rows_open(&out->row, own, size->places, size->prompt, out->size.length));
     if (!size->single)
         TRY(st, sheaf__kv_cache_new(&out->own, own, size->places, size->length));

@@ -6,6 +6,7 @@
 #include "comm/plugins.h"
 #include "comm/process.h"
 #include "library/run_model.h"
+#include "library/sampler.h"
 #include "library/train_settings.h"
 #include "comm/watch/watch.h"
 #include "models/sums.h"
@@ -294,6 +295,7 @@ sheaf_status *sheaf__session_run(sheaf_train_result *result, const sheaf__sessio
     session s = { .how = how, .by = by, .join = by->join != NULL ? by->join : &own };
     const sheaf_events events = { forward_event, &s };
     sheaf__watched watched = { 0 };
+    sheaf__run_sampler sampler;
     bool elsewhere = false;
     sheaf_train_hooks hooks = { .begin = begin,
                                 .base = take_base,
@@ -322,7 +324,10 @@ sheaf_status *sheaf__session_run(sheaf_train_result *result, const sheaf__sessio
                                           .events = &events }));
     hooks.activity = watched.activity;
     hooks.all = s.group;
+    sheaf__run_sampler_begin(&sampler);
+    hooks.sampler = &sampler.sampler;
     TRY(st, sheaf_train(result, how->run->options, s.fixed, s.all, &hooks));
+    sheaf__run_sampler_close(&sampler);
     sheaf__watched_close(&watched);
     sheaf__prometheus_close(s.prometheus);
     s.prometheus = NULL;

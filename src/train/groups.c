@@ -180,18 +180,23 @@ sheaf_status *sheaf__groups_read(sheaf__group_loss *out, const char *name, const
 
 const char *sheaf__groups_given(const sheaf__group_options *o)
 {
-    return o->epsilon > 0         ? "--epsilon"
-           : o->epsilon_high > 0  ? "--epsilon-high"
-           : o->delta > 0         ? "--delta"
-           : is(o->scale_rewards) ? "--scale-rewards"
-           : is(o->level)         ? "--importance-sampling-level"
-           : o->iterations > 0    ? "--num-iterations"
-           : o->max_new > 0       ? "--max-new"
-           : o->temperature > 0   ? "--temperature"
-           : o->mask_truncated    ? "--mask-truncated-completions"
-           : o->plain_kl          ? "--no-bias-correction-kl"
-           : o->normalize         ? "--normalize-advantages"
-                                  : NULL;
+    return o->epsilon > 0          ? "--epsilon"
+           : o->epsilon_high > 0   ? "--epsilon-high"
+           : o->delta > 0          ? "--delta"
+           : is(o->scale_rewards)  ? "--scale-rewards"
+           : is(o->level)          ? "--importance-sampling-level"
+           : o->iterations > 0     ? "--num-iterations"
+           : o->max_new > 0        ? "--max-new"
+           : o->temperature > 0    ? "--temperature"
+           : o->mask_truncated     ? "--mask-truncated-completions"
+           : o->plain_kl           ? "--no-bias-correction-kl"
+           : is(o->reward)         ? "--reward"
+           : is(o->reward_weights) ? "--reward-weights"
+           : o->generations > 0    ? "--generations"
+           : o->top_p > 0          ? "--top-p"
+           : o->reward_time > 0    ? "--reward-time"
+           : o->normalize          ? "--normalize-advantages"
+                                   : NULL;
 }
 
 /* ---- advantages ---- */

@@ -19,6 +19,10 @@ typedef struct sheaf__group_options {
     int64_t iterations, max_new;
     double temperature;
     bool mask_truncated, plain_kl, normalize;
+    /* Of completions that are sampled: */
+    const char *reward, *reward_weights; /* lists with ";" and "," */
+    int64_t generations;                 /* completions of each prompt; 0: 8 */
+    double top_p, reward_time;           /* seconds that programs have; 0: 60 */
 } sheaf__group_options;
 
 typedef enum sheaf__group_scale {

@@ -187,6 +187,12 @@ static void report(const sheaf__run *r, const sheaf__rank *rank, const sheaf__st
         event.step.values =
             sheaf__pairs_values(event.step.value, &r->job.objective, &step->sums, false);
     sheaf_emit(r->hooks->events, &event);
+    if (r->job.sampler != NULL && step->sums.group.off > 0 &&
+        (done - 1) % r->job.objective.group.iterations == 0)
+        sheaf_warn(r->hooks->events,
+                   "%.0f of %.0f tokens have another log-probability in training than they were "
+                   "sampled with",
+                   step->sums.group.off, step->sums.group.tokens);
     if (!isnan(step->loss) || done == r->result->first + 1)
         r->result->loss = step->loss;
     r->result->learned |= !step->skipped && step->grad_norm > 0 && lr > 0;

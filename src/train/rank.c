@@ -116,6 +116,7 @@ sheaf_status *sheaf__rank_open(sheaf__rank *out, const sheaf__grid *grid, int ra
                                        .accumulators = sheaf__accumulators_of(o),
                                        .scaler = o->dtype == SHEAF_F16 ? &out->scaler : NULL,
                                        .plans = grid == NULL,
+                                       .sampler = job->sampler,
                                        .objective = &job->objective };
     TRY(st, sheaf__model_new(&out->model, &out->context, job->schema, &model));
     if (st == NULL && job->selection != NULL)

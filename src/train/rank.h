@@ -24,7 +24,8 @@ typedef struct sheaf__job {
     int64_t seq;                  /* most positions of a training row */
     /* Images of each row when planning without data; NULL: one, at the towers' own size. */
     const sheaf_batch_images *each;
-    int64_t data_bytes; /* of the data in memory, 0 = unknown */
+    const struct sheaf__sampler *sampler; /* of completions that are sampled; else NULL */
+    int64_t data_bytes;                   /* of the data in memory, 0 = unknown */
 } sheaf__job;
 
 typedef struct sheaf__rank {

@@ -190,6 +190,28 @@ static sheaf_status *find_old(sheaf__batch *b, sheaf__pairs *p, int64_t number, 
     return sheaf__agree_groups(c, st);
 }
 
+sheaf_status *sheaf__batch_draw(sheaf_data **out, sheaf__batch *b, const sheaf__sampler *sampler,
+                                const sheaf__sampler_batch *what, int64_t number)
+{
+    const sheaf__context *c = b->model->context;
+    char *text = NULL;
+    size_t size = 0;
+    sheaf_status *st =
+        b->log == NULL ? NULL : sheaf__rollout_log_find(&text, &size, b->log, number);
+    st = sheaf__agree_groups(c, st);
+    TRY(st, share_bytes(&text, &size, c));
+    if (st == NULL && text == NULL) {
+        st = sampler->sample(sampler->self, &text, &size, b->model, what);
+        if (st == NULL && b->log != NULL)
+            st = sheaf__rollout_log_add(b->log, text, size);
+        st = sheaf__agree_groups(c, st);
+        TRY(st, share_bytes(&text, &size, c));
+    }
+    TRY(st, sheaf_data_rollouts(out, &b->model->schema->config, text, size));
+    free(text);
+    return st;
+}
+
 /* ---- a batch ---- */
 
 static void take_facts(sheaf__batch *b, const sheaf_data *data, const int64_t *row)
@@ -231,12 +253,14 @@ sheaf_status *sheaf__batch_begin(sheaf__batch *b, sheaf__pairs *p, int64_t numbe
                                  const int64_t *row, const sheaf_range *own)
 {
     const sheaf_range mine = own[b->model->context->group];
-    const bool taxed = b->of->leave_one_out && b->start != NULL, /* the reward is */
-        again = b->of->iterations > 1 || taxed;
+    const bool taxed = b->of->leave_one_out && b->start != NULL; /* the reward is */
+    bool again = b->of->iterations > 1 || taxed;
     sheaf_status *st = NULL;
     if (row != NULL)
         take_facts(b, p->look.data, row);
-    if (b->of->iterations > 1 && row != NULL)
+    if (row != NULL && memchr(b->seen, 0, (size_t)(b->micros * b->n)) == NULL)
+        again = false;
+    if (b->of->iterations > 1 && row != NULL && again)
         st = find_old(b, p, number, row, own);
     else if (again)
         st = look_at(b->old, b, p, row, mine, true);

@@ -11,6 +11,7 @@
 
 #include "train/pairs.h"
 #include "train/rollout_log.h"
+#include "train/sampler.h"
 
 typedef struct sheaf__batch {
     const sheaf__group_loss *of;
@@ -37,6 +38,11 @@ sheaf_status *sheaf__batch_open(sheaf__batch *out, sheaf__model *model,
 void sheaf__batch_release(sheaf__batch *batch);
 /* sheaf__batch_refer - the model as it is now becomes the reference. */
 void sheaf__batch_refer(sheaf__batch *batch);
+/* sheaf__batch_draw - completions of batch `number` as rows: of the log, or else sampled, and put
+ * there. Collective. */
+sheaf_status *sheaf__batch_draw(sheaf_data **out, sheaf__batch *batch,
+                                const sheaf__sampler *sampler, const sheaf__sampler_batch *what,
+                                int64_t number);
 /* sheaf__batch_begin - batch `number`: `row` has the data's rows of all micro-batches; NULL: of a
  * plan. own: micro-batches [begin, end) of each group of ranks. Collective. */
 sheaf_status *sheaf__batch_begin(sheaf__batch *batch, sheaf__pairs *pairs, int64_t number,

@@ -6,6 +6,7 @@
 #include "base/base.h"
 #include "base/file.h"
 #include "base/random.h"
+#include "train/sampler.h"
 
 int64_t sheaf__subset_rows(const sheaf__subset *subset)
 {
@@ -137,20 +138,20 @@ static sheaf_status *read(sheaf_data **out, const char *path, const sheaf_train_
     return st;
 }
 
+static bool is_given(const char *text)
+{
+    return text != NULL && text[0] != '\0';
+}
+
 /* What a recipe has for supervised training yields. */
 static void yield_to(const sheaf__objective *objective, sheaf_train_options *o)
 {
     if (sheaf__objective_prefers(objective) && (o->yields & SHEAF__YIELDS_PACK))
         o->pack = false;
-    if (objective->grouped) /* a group stays in one step */
+    if (objective->grouped && !sheaf__sets_samples(o)) /* a group stays in one step */
         o->shuffle = false;
     if (objective->mismatched && (o->yields & SHEAF__YIELDS_MICRO_BATCH) && o->micro_batch < 2)
         o->micro_batch = 2;
-}
-
-static bool is_given(const char *text)
-{
-    return text != NULL && text[0] != '\0';
 }
 
 /* Every group of completions lies in one step, and one of them has a reward. */
@@ -226,10 +227,9 @@ static sheaf_status *check_drift(const sheaf__objective *objective, const sheaf_
 
 int64_t sheaf__subset_steps(const sheaf__subset *subset, const sheaf_train_options *o)
 {
-    const double samples =
-                     o->epochs * (double)sheaf__subset_rows(subset) *
-                     (double)(o->objective.group.iterations > 0 ? o->objective.group.iterations
-                                                                : 1),
+    const int64_t times = (o->objective.group.iterations > 0 ? o->objective.group.iterations : 1) *
+                          (sheaf__sets_samples(o) ? sheaf__sets_generations(o) : 1);
+    const double samples = o->epochs * (double)sheaf__subset_rows(subset) * (double)times,
                  of_step = (double)o->micro_batch * (double)o->accumulate;
     const double steps = whole_up(samples / of_step);
     return o->epochs <= 0 ? o->steps
@@ -317,6 +317,9 @@ sheaf_status *sheaf__sets_open(sheaf__sets *s, sheaf_train_options *o, const she
         yield_to(&s->objective, o);
     TRY(st, sheaf__objective_check(&s->objective, o));
     TRY(st, check_drift(&s->objective, o));
+    if (st == NULL && sheaf__sets_samples(o))
+        return sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "--reward"),
+                              "--rollouts, completions that are given: a plan knows no others");
     TRY(st, read(&s->data, o->data, o, config, events, stop, true, &s->objective));
     if (st != NULL)
         return st;
@@ -334,6 +337,43 @@ sheaf_status *sheaf__sets_open(sheaf__sets *s, sheaf_train_options *o, const she
     }
     TRY(st, pack_and_count(s, o, events));
     return TRY(st, sheaf_data_check_shares(s->train.data, s->train.row, s->train.rows));
+}
+
+bool sheaf__sets_samples(const sheaf_train_options *o)
+{
+    return is_given(o->objective.group.reward);
+}
+
+int64_t sheaf__sets_generations(const sheaf_train_options *o)
+{
+    return o->objective.group.generations > 0 ? o->objective.group.generations : 8;
+}
+
+sheaf_status *sheaf__sets_sample(sheaf__sets *s, sheaf_train_options *o, const sheaf_config *config,
+                                 const sheaf__sampler *sampler, const sheaf_events *events)
+{
+    const int64_t each = sheaf__sets_generations(o), rows = o->micro_batch * o->accumulate;
+    *s = (sheaf__sets){ 0 };
+    sheaf_status *st = sheaf__objective_read(&s->objective, &o->objective, o->label_smoothing);
+    if (st == NULL)
+        yield_to(&s->objective, o);
+    TRY(st, sheaf__objective_check(&s->objective, o));
+    if (st == NULL && !s->objective.grouped)
+        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--reward"), "--objective grpo or rloo");
+    if (st == NULL && s->objective.group.max_new < 1)
+        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--reward"),
+                            "--max-new beside it, the most tokens of a completion");
+    if (st == NULL && (each < 2 || rows % each != 0))
+        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--generations"),
+                                        "2 or more, a divisor of --micro-batch * --accumulate = "
+                                        "%" PRId64 " completions of a step",
+                                        rows),
+                         "%" PRId64, each);
+    TRY(st, sampler->open(sampler->self, &s->data, o, config, events));
+    s->train.data = s->data;
+    if (st == NULL)
+        o->steps = sheaf__subset_steps(&s->train, o);
+    return st;
 }
 
 void sheaf__sets_close(sheaf__sets *s)

@@ -42,6 +42,15 @@ sheaf_status *sheaf__objective_check(const sheaf__objective *objective,
 sheaf_status *sheaf__sets_open(sheaf__sets *out, sheaf_train_options *options,
                                const sheaf_config *config, const sheaf_events *events,
                                const atomic_int *stop);
+/* sheaf__sets_sample - the same of a run that samples its completions: `train` has prompts. */
+struct sheaf__sampler;
+sheaf_status *sheaf__sets_sample(sheaf__sets *out, sheaf_train_options *options,
+                                 const sheaf_config *config, const struct sheaf__sampler *sampler,
+                                 const sheaf_events *events);
+/* sheaf__sets_samples - does a run sample its completions? */
+bool sheaf__sets_samples(const sheaf_train_options *options);
+/* sheaf__sets_generations - completions of each prompt. */
+int64_t sheaf__sets_generations(const sheaf_train_options *options);
 void sheaf__sets_close(sheaf__sets *sets);
 /* sheaf__sets_memory - memory in bytes. */
 enum { SHEAF__SENSIBLE_STEPS = 20 };

@@ -18,6 +18,7 @@ struct sheaf__stepper {
     sheaf__runner runner;
     sheaf__pairs pairs; /* of preferences */
     sheaf__batch batch; /* of rewards */
+    sheaf_data *drawn;  /* the completions at hand, where they are sampled */
     bool prefers;       /* sheaf__objective_prefers(), */
     int sides;          /* and _sides() */
     sheaf__mirror sample, position;
@@ -125,6 +126,7 @@ void sheaf__stepper_free(sheaf__stepper *s)
     sheaf__runner_release(&s->runner);
     sheaf__pairs_release(&s->pairs);
     sheaf__batch_release(&s->batch);
+    sheaf_data_close(s->drawn);
     sheaf__mirror_free(&s->sample, s->context->device);
     sheaf__mirror_free(&s->position, s->context->device);
     sheaf__mirror_free(&s->half, s->context->device);
@@ -171,6 +173,9 @@ static int64_t rows_of(const sheaf__stepper *s, int64_t done, int64_t micro, int
     const int64_t first = (batch_of(s, done) * s->run->accumulate + micro) * n;
     for (int64_t i = 0; i < n; i++) {
         sample[i] = first + i;
+        row[i] = micro * n + i;
+        if (s->options.sampler != NULL)
+            continue;
         row[i] = sheaf_data_side(
             s->subset.data, sheaf__subset_row(&s->subset, first + i, s->run->seed, s->run->shuffle),
             side);
@@ -238,7 +243,7 @@ static void announce(sheaf__stepper *s, int64_t done, int64_t micro)
     const sheaf__context *c = s->context;
     const int64_t at = micro - micros_of(s, c->group).begin;
     int64_t count = 0;
-    if (!sheaf__team_keeps_result(c))
+    if (!sheaf__team_keeps_result(c) || s->options.sampler != NULL)
         return;
     for (int g = 0; g < (c->groups > 1 ? c->groups : 1); g++) {
         const sheaf_range of = micros_of(s, g);
@@ -260,11 +265,11 @@ static void count_labels(sheaf__stepper *s, int64_t done, sheaf__step_result *ou
     for (int64_t micro = 0; micro < s->run->accumulate; micro++)
         for (int side = 0; side < s->sides; side++) {
             const int64_t n = rows_of(s, done, micro, side, s->rows, s->samples),
-                          tokens = sheaf_data_tokens(s->subset.data, s->rows, n);
+                          tokens = sheaf_data_tokens(s->runner.data, s->rows, n);
             /* with prompts: all but the first of each row */
             const bool whole = side == 0 && s->options.objective->prompts;
             const int64_t labels =
-                whole ? tokens - n : sheaf_data_labels(s->subset.data, s->rows, n);
+                whole ? tokens - n : sheaf_data_labels(s->runner.data, s->rows, n);
             out->labels += labels;
             out->tokens += tokens;
             out->chosen += side == 0 ? labels : 0;
@@ -477,6 +482,35 @@ static void add_update(const sheaf__context *c, double began, double waited)
     c->work->update_waiting += waiting_of(c) - waited;
 }
 
+/* The completions of batch `number`: of the run's log, or sampled. */
+static sheaf_status *draw(sheaf__stepper *s, int64_t number)
+{
+    const int64_t rows = s->run->accumulate * s->run->micro_batch,
+                  each = sheaf__sets_generations(s->run);
+    int64_t *prompt = malloc((size_t)rows * sizeof *prompt);
+    sheaf_data *drawn = NULL;
+    sheaf_status *st = sheaf__agree_groups(
+        s->context, prompt == NULL ? sheaf__no_memory("prompts of a step") : NULL);
+    for (int64_t i = 0; i < rows / each && st == NULL; i++)
+        prompt[i] = sheaf__subset_row(&s->subset, number * (rows / each) + i, s->run->seed,
+                                      s->run->shuffle);
+    TRY(st, sheaf__batch_draw(&drawn, &s->batch, s->options.sampler,
+                              &(sheaf__sampler_batch){
+                                  .prompt = prompt,
+                                  .count = rows / each,
+                                  .each = each,
+                                  .first = number * rows,
+                                  .group = number * (rows / each),
+                                  .step = number * s->options.objective->group.iterations + 1 },
+                              number));
+    free(prompt);
+    if (st != NULL)
+        return st;
+    sheaf_data_close(s->drawn);
+    s->runner.data = s->pairs.look.data = s->drawn = drawn;
+    return NULL;
+}
+
 /* Before the first step of a batch of completions. */
 static sheaf_status *begin_batch(sheaf__stepper *s, int64_t done)
 {
@@ -486,14 +520,20 @@ static sheaf_status *begin_batch(sheaf__stepper *s, int64_t done)
     sheaf_range own[SHEAF_MAX_SLICES];
     if (s->batch.number == number && !s->options.plans)
         return NULL;
+    sheaf_status *st = s->options.sampler != NULL ? draw(s, number) : NULL;
     int64_t *row = malloc(2 * (size_t)(micros * n) * sizeof *row);
-    if (row == NULL)
-        return sheaf__no_memory("rows of a step");
+    if (st == NULL && row == NULL)
+        st = sheaf__no_memory("rows of a step");
     for (int g = 0; g < groups; g++)
         own[g] = micros_of(s, g);
+    st = s->options.plans ? st : sheaf__agree_groups(s->context, st);
+    if (st != NULL) {
+        free(row);
+        return st;
+    }
     for (int64_t micro = 0; micro < micros && known; micro++)
         rows_of(s, done, micro, 0, row + micro * n, row + (micros + micro) * n);
-    sheaf_status *st = sheaf__batch_begin(&s->batch, &s->pairs, number, known ? row : NULL, own);
+    st = sheaf__batch_begin(&s->batch, &s->pairs, number, known ? row : NULL, own);
     free(row);
     return st;
 }
@@ -584,9 +624,9 @@ sheaf_status *sheaf__stepper_run(sheaf__step_result *out, sheaf__stepper *s, int
     const sheaf__scaler *scaler = s->options.scaler;
     const int64_t updates = done - (scaler == NULL ? 0 : scaler->skipped);
     *out = (sheaf__step_result){ .scale = scaler == NULL ? 0 : scaler->scale };
-    if (!s->options.plans)
-        count_labels(s, done, out);
     sheaf_status *st = s->options.objective->grouped ? begin_batch(s, done) : NULL;
+    if (st == NULL && !s->options.plans)
+        count_labels(s, done, out);
     TRY(st, run_accumulators(s, done, out));
     sheaf__activity_step(s->context->activity, done + 1, 0);
     sheaf__activity_phase(s->context->activity, "update");

@@ -6,6 +6,7 @@
 #include "train/pairs.h"
 #include "train/rollouts.h"
 #include "train/runner.h"
+#include "train/sampler.h"
 #include "train/scaler.h"
 #include "train/sets.h"
 
@@ -18,6 +19,8 @@ typedef struct sheaf__step_options {
     sheaf__scaler *scaler;          /* NULL: losses are not scaled */
     bool plans;                     /* as in sheaf__runner_options */
     const sheaf__objective *objective;
+    const sheaf__sampler
+        *sampler; /* `subset` has prompts, whose completions are sampled; or NULL */
 } sheaf__step_options;
 
 typedef struct sheaf__step_result {

@@ -10,6 +10,7 @@
 #include "train/consistency.h"
 #include "train/export.h"
 #include "train/run.h"
+#include "train/sampler.h"
 
 /* Window of the check for a slow rank, in heartbeats. */
 #define SILENCES 3
@@ -40,6 +41,8 @@ static void note_padding(const sheaf__run *r)
 {
     const sheaf_train_options *o = r->options;
     const double samples = (double)o->steps * (double)o->accumulate * (double)o->micro_batch;
+    if (r->job.sampler != NULL)
+        return;
     r->result->padding =
         sheaf__subset_padding(&r->job.train, o, samples < 1e15 ? (int64_t)samples : 0);
     if (r->result->padding >= 0.0005)
@@ -152,7 +155,7 @@ static sheaf_status *open_log(sheaf__rollout_log *log, const sheaf__run *r, shea
 {
     const sheaf_train_options *o = r->options;
     const sheaf__objective *objective = &r->job.objective;
-    if (!objective->grouped || objective->group.iterations == 1)
+    if (!objective->grouped || (objective->group.iterations == 1 && r->job.sampler == NULL))
         return NULL;
     sheaf__stepper_batch(rank->stepper)->log = log;
     return sheaf__rollout_log_open(log, o->out, o->resume, o->micro_batch * o->accumulate,
@@ -275,11 +278,13 @@ static sheaf_status *open_sets(ingredients *in, const sheaf__run *r, sheaf_train
     const sheaf_train_hooks *hooks = r->hooks;
     sheaf_status *st = NULL;
     for (int first = 1; first >= 0 && st == NULL; first--)
-        st = sheaf__all_agree(r->all, sheaf__all_first(r->all) != first
-                                          ? NULL
-                                          : sheaf__sets_open(&in->sets, o, &in->base.opened.config,
-                                                             hooks->events,
-                                                             sheaf__control_stop(hooks->control)));
+        st = sheaf__all_agree(
+            r->all, sheaf__all_first(r->all) != first ? NULL
+                    : sheaf__sets_samples(o)
+                        ? sheaf__sets_sample(&in->sets, o, &in->base.opened.config, hooks->sampler,
+                                             hooks->events)
+                        : sheaf__sets_open(&in->sets, o, &in->base.opened.config, hooks->events,
+                                           sheaf__control_stop(hooks->control)));
     return st;
 }
 
@@ -288,8 +293,9 @@ static sheaf_status *prepare(sheaf__run *r, const ingredients *in)
 {
     const sheaf_train_options *o = r->options;
     const sheaf_train_hooks *hooks = r->hooks;
-    sheaf_status *st =
-        hooks->planned == NULL ? NULL : hooks->planned(hooks->self, &r->job, r->footprint);
+    sheaf_status *st = hooks->planned == NULL || r->job.sampler != NULL /* not planned yet */
+                           ? NULL
+                           : hooks->planned(hooks->self, &r->job, r->footprint);
     if (st == NULL && hooks->chosen != NULL)
         st = hooks->chosen(hooks->self, sheaf_data_template(in->sets.data), o, &r->settings,
                            &r->recipe);
@@ -351,7 +357,9 @@ sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *as
                               .objective = in.sets.objective,
                               .train = in.sets.train,
                               .eval = in.sets.eval,
-                              .seq = sheaf__subset_longest(&in.sets.train),
+                              .seq = sheaf__subset_longest(&in.sets.train) +
+                                     (sheaf__sets_samples(o) ? o->objective.group.max_new : 0),
+                              .sampler = sheaf__sets_samples(o) ? hooks->sampler : NULL,
                               .data_bytes = sheaf__sets_memory(&in.sets) };
         note_sets(&r);
         st = prepare(&r, &in);

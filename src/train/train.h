@@ -13,6 +13,7 @@
 #include "base/control.h"
 
 struct sheaf__job;         /* rank.h */
+struct sheaf__sampler;     /* sampler.h */
 struct sheaf__usage_total; /* usage.h */
 
 typedef struct sheaf_train_hooks {
@@ -36,6 +37,7 @@ typedef struct sheaf_train_hooks {
      * footprint: out, [ranks] bytes that each device will need and may reserve, or 0. May be NULL.
      */
     sheaf_status *(*planned)(void *self, const struct sheaf__job *job, size_t *footprint);
+    const struct sheaf__sampler *sampler; /* of a run with --reward; else not read */
     const sheaf_events *events;           /* steps and notes; may be NULL */
     sheaf_status *(*before_save)(void *); /* metrics to disk before a checkpoint; may be NULL */
     void *self;

@@ -55,7 +55,72 @@ check "stopped between steps of a batch" stopped --objective rloo --num-iteratio
 check "the same bytes" equal one other
 check "and the same log" eval 'head -n 16 "$work/other/rollouts.jsonl" | cmp - "$work/one/rollouts.jsonl"'
 
+# ---- completions that are sampled ----
+for ((i = 0; i < 6; i++)); do printf '{"prompt": "%0*d is", "completion": "e"}\n' $((2 + i)) $i; done >"$work/prompts.jsonl"
+cat >"$work/judge" <<'END'
+import json, sys
+for line in sys.stdin:
+    r = json.loads(line)
+    print("null" if r["completion"] == "" else r["completion"].count("e") - len(r["completion"]) / 10)
+END
+sampled() { # sampled OUT FLAG...
+    local out=$work/$1
+    shift
+    rm -rf "$out"
+    [[ " $* " == *" --method full "* ]] || set -- --lora-targets all-linear --lora-rank 4 "$@"
+    "$sheaf" train "$model" "$work/prompts.jsonl" --objective grpo --reward "exact;regex:[aeiou].*[aeiou];python3 $work/judge" --reward-weights 1,0.5,0.25 \
+        --generations 4 --max-new 10 --seed 3 --out "$out" --steps 4 --micro-batch 2 --accumulate 4 --lr 1e-2 --schedule constant --warmup 0 --save-every 1 "$@" \
+        >"$work/said" 2>&1 || { local code=$?; cat "$work/said"; return $code; }
+}
+exact() { ! grep 'another log-probability' "$work/said"; } # what samples and what trains is one arithmetic, to the bit
+same() { equal one other && cmp "$work/one/rollouts.jsonl" "$work/other/rollouts.jsonl"; }
+for flags in "--dtype float32 --beta 0.1" "--dtype bfloat16 --temperature 0.7 --top-p 0.9 --num-iterations 2" "--quantize nf4 --method lora"; do
+    # shellcheck disable=SC2086
+    check "sampled, $flags" sampled one $flags
+    check "every ratio is 1, $flags" exact
+    for way in "--tp 2" "--tp 3 --threads 2" "--dp 2"; do
+        # shellcheck disable=SC2086
+        check "sampled, $flags, $way" sampled other $flags $way
+        check "the same bytes, $flags, $way" same
+        check "every ratio is 1, $flags, $way" exact
+    done
+done
+check "without a stop" sampled one
+killed() { # until a batch is there whose step may not be over
+    local child n
+    rm -rf "$work/other"
+    sampled other &
+    child=$!
+    while [ "$(wc -l <"$work/other/rollouts.jsonl" 2>/dev/null || echo 0)" -lt "$1" ]; do sleep 0.01; kill -0 $child 2>/dev/null || break; done
+    pkill -KILL -P $child
+    wait $child 2>/dev/null
+    "$sheaf" train --resume --out "$work/other" --tp 2 >"$work/said" 2>&1 || { cat "$work/said"; return 1; }
+}
+for lines in 8 16; do
+    check "killed after $lines completions" killed $lines
+    check "the same bytes" same
+done
+mv "$work/groups.jsonl" "$work/first.jsonl"
+cp "$work/one/rollouts.jsonl" "$work/groups.jsonl"
+check "given once more" run other --objective grpo
+check "they teach the same" equal one other
+unsampled() { rm -rf "$work/no"; runs "$@"; }
+online=(train "$model" "$work/prompts.jsonl" --objective grpo --max-new 4 --micro-batch 4 --steps 1 --out "$work/no")
+unsampled "a program that fails" 3 '--reward exit 3.*expected: a number, or null, on a line.*found: +exit code 3' "${online[@]}" --generations 2 --reward 'exit 3'
+unsampled "one that says too little" 3 'found: +1 lines' "${online[@]}" --generations 2 --reward 'echo 1'
+unsampled "one that says something else" 3 'found: +another thing on line 2' "${online[@]}" --generations 2 --reward 'echo 1 && echo good'
+unsampled "one that says too much" 3 'found: +more than 4 lines' "${online[@]}" --generations 2 --reward 'seq 5'
+unsampled "one that does not end" 3 'found: +nothing within 1 s.*try: +a larger --reward-time' "${online[@]}" --generations 2 --reward 'sleep 50' --reward-time 1
+rm -rf "$work/no"
+runs "no pattern" 2 '--reward .*expected: an extended regular expression' "${online[@]}" --generations 2 --reward 'regex:('
+runs "a weight for two" 2 '--reward-weights .*expected: a number for each' "${online[@]}" --generations 2 --reward 'exact;true' --reward-weights 1
+runs "three of a prompt in a step of four" 2 '--generations .*expected: 2 or more, a divisor of' "${online[@]}" --reward exact --generations 3
+runs "of pairs" 2 '--reward .*expected: none with --objective dpo' train "$model" "$work/prompts.jsonl" --objective dpo --reward exact --steps 1 --out "$work/no"
+runs "plans know given ones" 3 '--reward.*expected: --rollouts' plan --model "$model" --data "$work/prompts.jsonl" --objective grpo --reward exact --max-new 4
+rm -rf "$work/no"
+
 # ---- what does not go together ----
+mv "$work/first.jsonl" "$work/groups.jsonl"
 no=(train "$model" --rollouts "$work/groups.jsonl" --out "$work/no" --steps 1 --objective grpo)
 runs "groups of other steps" 3 'expected: groups of completions that each lie in one step of --micro-batch \* --accumulate = 2.*found: +completions 1 and 3 in one group' "${no[@]}" --micro-batch 2
 runs "steps that are not whole" 3 'expected: whole steps .* = 12 completions.*found: +32' "${no[@]}" --micro-batch 12

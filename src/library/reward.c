@@ -1,0 +1,232 @@
+/* reward.c - see reward.h. */
+#include "library/reward.h"
+
+#include <errno.h>
+#include <math.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/json_write.h"
+
+extern char **environ;
+
+/* ---- the list ---- */
+
+static sheaf_status *read_one(struct sheaf__reward *out, const char *at, size_t n)
+{
+    static const char regex[] = "regex:";
+    out->weight = 1;
+    out->text = strndup(at, n);
+    if (out->text == NULL)
+        return sheaf__no_memory("rewards");
+    out->kind = SHEAF__REWARD_PROGRAM;
+    if (strcmp(out->text, "exact") == 0)
+        out->kind = SHEAF__REWARD_EXACT;
+    else if (n == 0)
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--reward"),
+                              "exact, regex:PATTERN or a command, with \";\" between several");
+    if (strncmp(out->text, regex, sizeof regex - 1) != 0)
+        return NULL;
+    if (regcomp(&out->pattern, out->text + sizeof regex - 1, REG_EXTENDED | REG_NOSUB) != 0)
+        return sheaf_found(
+            sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--reward"), "an extended regular expression"),
+            "'%s'", out->text);
+    out->kind = SHEAF__REWARD_REGEX;
+    return NULL;
+}
+
+static sheaf_status *read_weights(sheaf__rewards *r, const char *list)
+{
+    const char *at = list;
+    for (int i = 0; i < r->count; i++) {
+        char *end;
+        r->of[i].weight = strtod(at, &end);
+        if (end == at || !isfinite(r->of[i].weight) || *end != (i + 1 == r->count ? '\0' : ','))
+            return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--reward-weights"),
+                                              "a number for each of --reward, with commas"),
+                               "'%s'", list);
+        at = end + 1;
+    }
+    return NULL;
+}
+
+sheaf_status *sheaf__rewards_open(sheaf__rewards *r, const char *list, const char *weights,
+                                  double seconds)
+{
+    sheaf_status *st = NULL;
+    *r = (sheaf__rewards){ .seconds = seconds > 0 ? seconds : 60 };
+    for (const char *at = list; st == NULL; at++) {
+        const size_t n = strcspn(at, ";");
+        if (r->count == SHEAF__MOST_REWARDS)
+            return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--reward"), "8 at most");
+        st = read_one(&r->of[r->count++], at, n);
+        at += n;
+        if (*at == '\0')
+            break;
+    }
+    return st == NULL && weights != NULL && weights[0] != '\0' ? read_weights(r, weights) : st;
+}
+
+void sheaf__rewards_close(sheaf__rewards *r)
+{
+    for (int i = 0; i < r->count; i++) {
+        if (r->of[i].kind == SHEAF__REWARD_REGEX)
+            regfree(&r->of[i].pattern);
+        free(r->of[i].text);
+    }
+    *r = (sheaf__rewards){ 0 };
+}
+
+/* ---- a program ---- */
+
+static sheaf_status *failed(const char *program, const char *what, int64_t number)
+{
+    return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "--reward %s", program),
+                                      "a number, or null, on a line for each completion, and exit "
+                                      "code 0"),
+                       what, (long long)number);
+}
+
+/* What it reads, as a file in memory, at its beginning. */
+static sheaf_status *write_input(int fd, const sheaf__judged *of, int64_t n)
+{
+    sheaf_json_writer j = { 0 };
+    for (int64_t i = 0; i < n; i++) {
+        sheaf__json_begin(&j);
+        sheaf__json_put(&j, "prompt:s completion:s expected:s truncated:b step:d", of[i].prompt,
+                        of[i].completion, of[i].expected, of[i].truncated, of[i].step);
+        sheaf__json_end(&j);
+        sheaf__text_bytes(&j.text, "\n", 1);
+    }
+    sheaf_status *st = j.text.failed ? sheaf__no_memory("rewards") : NULL;
+    for (size_t done = 0; st == NULL && done < j.text.size;) {
+        const ssize_t some = write(fd, j.text.at + done, j.text.size - done);
+        if (some < 0 && errno != EINTR)
+            st = sheaf_fail(SHEAF_E_IO, "a reward's input");
+        done += some > 0 ? (size_t)some : 0;
+    }
+    if (st == NULL && lseek(fd, 0, SEEK_SET) != 0)
+        st = sheaf_fail(SHEAF_E_IO, "a reward's input");
+    sheaf__text_release(&j.text);
+    return st;
+}
+
+/* Starts the command in a group of its own. */
+static sheaf_status *start(pid_t *child, const char *command, int in, int out)
+{
+    char *const argv[] = { "sh", "-c", (char *)command, NULL };
+    posix_spawn_file_actions_t files;
+    posix_spawnattr_t how;
+    posix_spawn_file_actions_init(&files);
+    posix_spawnattr_init(&how);
+    posix_spawn_file_actions_adddup2(&files, in, 0);
+    posix_spawn_file_actions_adddup2(&files, out, 1);
+    posix_spawnattr_setflags(&how, POSIX_SPAWN_SETPGROUP);
+    posix_spawnattr_setpgroup(&how, 0);
+    const int error = posix_spawn(child, "/bin/sh", &files, &how, argv, environ);
+    posix_spawn_file_actions_destroy(&files);
+    posix_spawnattr_destroy(&how);
+    return error == 0 ? NULL : failed(command, "it cannot be started: error %lld", error);
+}
+
+static sheaf_status *wait_for(const sheaf__rewards *r, const char *command, pid_t child)
+{
+    const double began = sheaf__seconds();
+    int status = 0;
+    for (;;) {
+        const pid_t ended = waitpid(child, &status, WNOHANG);
+        if (ended == child)
+            break;
+        if (ended < 0 && errno != EINTR)
+            return failed(command, "it is gone: error %lld", errno);
+        if (sheaf__seconds() - began > r->seconds) {
+            kill(-child, SIGKILL);
+            waitpid(child, &status, 0);
+            return sheaf_try_this(failed(command, "nothing within %lld s", (long long)r->seconds),
+                                  "a larger --reward-time");
+        }
+        usleep(1000);
+    }
+    return WIFEXITED(status) && WEXITSTATUS(status) == 0
+               ? NULL
+               : failed(command, WIFEXITED(status) ? "exit code %lld" : "a signal ended it: %lld",
+                        WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
+}
+
+static sheaf_status *read_output(double *value, const char *command, const char *text, size_t size,
+                                 int64_t n)
+{
+    const char *at = text;
+    for (int64_t i = 0; i < n; i++) {
+        const char *stop = memchr(at, '\n', (size_t)(text + size - at));
+        json_t *line = NULL;
+        if (stop == NULL && at == text + size)
+            return failed(command, "%lld lines", i);
+        stop = stop == NULL ? text + size : stop;
+        sheaf_status_free(sheaf__json_parse_line(&line, at, (size_t)(stop - at)));
+        const bool number = json_is_number(line), none = json_is_null(line);
+        value[i] = number ? json_number_value(line) : NAN;
+        json_decref(line);
+        if (!number && !none)
+            return failed(command, "another thing on line %lld", i + 1);
+        at = stop < text + size ? stop + 1 : stop;
+    }
+    return at == text + size ? NULL : failed(command, "more than %lld lines", n);
+}
+
+static sheaf_status *run(double *value, const sheaf__rewards *r, const char *command,
+                         const sheaf__judged *of, int64_t n)
+{
+    const int in = memfd_create("completions", MFD_CLOEXEC),
+              out = memfd_create("rewards", MFD_CLOEXEC);
+    char *text = NULL;
+    pid_t child = 0;
+    sheaf_status *st = in < 0 || out < 0 ? sheaf_fail(SHEAF_E_IO, "files of a reward") : NULL;
+    TRY(st, write_input(in, of, n));
+    TRY(st, start(&child, command, in, out));
+    TRY(st, wait_for(r, command, child));
+    const off_t size = st == NULL ? lseek(out, 0, SEEK_END) : 0;
+    text = malloc((size_t)size + 1);
+    if (st == NULL && text == NULL)
+        st = sheaf__no_memory("rewards");
+    TRY(st, sheaf__file_read_at(out, text, (size_t)size, 0, command));
+    TRY(st, read_output(value, command, text, (size_t)size, n));
+    free(text);
+    if (in >= 0)
+        close(in);
+    if (out >= 0)
+        close(out);
+    return st;
+}
+
+/* ---- all of them ---- */
+
+sheaf_status *sheaf__rewards_judge(double *out, const sheaf__rewards *r, const sheaf__judged *of,
+                                   int64_t n)
+{
+    double *value = malloc((size_t)n * sizeof *value);
+    sheaf_status *st = value == NULL ? sheaf__no_memory("rewards") : NULL;
+    for (int64_t i = 0; i < n; i++)
+        out[i] = NAN;
+    for (int k = 0; k < r->count && st == NULL; k++) {
+        const struct sheaf__reward *one = &r->of[k];
+        for (int64_t i = 0; i < n && one->kind != SHEAF__REWARD_PROGRAM; i++)
+            value[i] = one->kind == SHEAF__REWARD_EXACT
+                           ? of[i].equal
+                           : of[i].completion != NULL &&
+                                 regexec(&one->pattern, of[i].completion, 0, NULL, 0) == 0;
+        if (one->kind == SHEAF__REWARD_PROGRAM)
+            st = run(value, r, one->text, of, n);
+        for (int64_t i = 0; i < n && st == NULL; i++)
+            if (!isnan(value[i]))
+                out[i] = (isnan(out[i]) ? 0 : out[i]) + one->weight * value[i];
+    }
+    free(value);
+    return st;
+}

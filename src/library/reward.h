@@ -1,0 +1,41 @@
+/* reward.h - what completions are worth: rewards by rules and by programs (docs/preference.md).
+ *
+ * A list with ";" of: "exact", 1 where a completion is the record's answer, else 0;
+ * "regex:PATTERN", 1 where it has a match of the extended regular expression; else a command for
+ * the shell, which reads a JSON object a line, {"prompt", "completion", "expected", "truncated",
+ * "step"}, and writes for each a line with a number, or null: none. Every batch starts it anew. */
+#pragma once
+
+#include <regex.h>
+
+#include "base/base.h"
+
+enum { SHEAF__MOST_REWARDS = 8 };
+
+typedef struct sheaf__rewards {
+    int count;
+    struct sheaf__reward {
+        enum { SHEAF__REWARD_EXACT, SHEAF__REWARD_REGEX, SHEAF__REWARD_PROGRAM } kind;
+        char *text; /* owned: as given */
+        regex_t pattern;
+        double weight;
+    } of[SHEAF__MOST_REWARDS];
+    double seconds; /* that a program has for a batch */
+} sheaf__rewards;
+
+/* One completion. Texts may be NULL. */
+typedef struct sheaf__judged {
+    const char *prompt, *completion, *expected;
+    bool truncated, equal; /* equal: it is the expected answer */
+    int64_t step;
+} sheaf__judged;
+
+/* sheaf__rewards_open - weights: with ","; NULL or empty: 1 each. Errors: SHEAF_E_ARG. Close also
+ * after a failure. */
+sheaf_status *sheaf__rewards_open(sheaf__rewards *out, const char *list, const char *weights,
+                                  double seconds);
+void sheaf__rewards_close(sheaf__rewards *rewards);
+/* sheaf__rewards_judge - out[n]: the weighted sum of what is not none; NaN: all are. Errors:
+ * SHEAF_E_DATA naming the program and line, SHEAF_E_IO. */
+sheaf_status *sheaf__rewards_judge(double *out, const sheaf__rewards *rewards,
+                                   const sheaf__judged *of, int64_t n);

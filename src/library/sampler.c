@@ -1,0 +1,181 @@
+/* sampler.c - see sampler.h. */
+#include "library/sampler.h"
+
+#include "base/base.h"
+#include "base/json_write.h"
+
+/* ---- the prompts ---- */
+
+static sheaf_status *open_prompts(void *self, sheaf_data **out, const sheaf_train_options *o,
+                                  const sheaf_config *config, const sheaf_events *events)
+{
+    sheaf__run_sampler *s = self;
+    const sheaf__group_options *group = &o->objective.group;
+    const bool own = o->tokens_in == NULL;
+    s->options = o;
+    sheaf_status *st =
+        sheaf__rewards_open(&s->rewards, group->reward, group->reward_weights, group->reward_time);
+    TRY(st, sheaf__codec_open(&s->codec, config,
+                              &(sheaf__codec_options){ .folder = own ? o->model : o->tokens_in,
+                                                       .tokenizer = own ? o->tokenizer : NULL,
+                                                       .version = o->prompt_template,
+                                                       .date = o->date,
+                                                       .specials = o->specials,
+                                                       .events = events }));
+    TRY(st, sheaf__prompts_read(&s->prompts, &s->codec,
+                                &(sheaf_prompts_options){ .size = sizeof(sheaf_prompts_options),
+                                                          .data = o->data,
+                                                          .fields = o->fields,
+                                                          .on_bad = o->on_bad,
+                                                          .events = events },
+                                NULL));
+    const int64_t rows = st == NULL ? s->prompts.count : 0;
+    const int32_t **ids = malloc(((size_t)rows + 1) * sizeof *ids);
+    int64_t *n = malloc(((size_t)rows + 1) * sizeof *n);
+    if (st == NULL && (ids == NULL || n == NULL))
+        st = sheaf__no_memory("prompts");
+    for (int64_t i = 0; i < rows && st == NULL; i++) {
+        ids[i] = s->prompts.prompt[i].ids;
+        n[i] = s->prompts.prompt[i].n;
+        if (s->prompts.prompt[i].pictures > 0 || s->prompts.prompt[i].embed != NULL)
+            st = sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "--reward"),
+                                "prompts without pictures");
+    }
+    TRY(st, sheaf_data_prompts(out, config, ids, n, rows));
+    free(ids);
+    free(n);
+    return st;
+}
+
+/* ---- a batch ---- */
+
+/* Completion i of the batch continues this prompt. */
+static int64_t prompt_of(const sheaf__sampler_batch *b, int64_t i)
+{
+    return b->prompt[i / b->each];
+}
+
+static void put_ids(sheaf_json_writer *j, const char *key, const int32_t *ids, int64_t n)
+{
+    sheaf__json_open(j, key, '[');
+    for (int64_t i = 0; i < n; i++)
+        sheaf__json_put_int(j, NULL, ids[i]);
+    sheaf__json_close(j, ']');
+}
+
+static void put_line(sheaf_json_writer *j, const sheaf__prompt *prompt,
+                     const sheaf__continuation *one, const char *text, double reward,
+                     const sheaf__sampler_batch *b, int64_t i)
+{
+    sheaf__json_begin(j);
+    sheaf__json_put(j, "step:d group:d reward:f truncated:b text:s", b->step,
+                    b->group + i / b->each, reward, one->ending == SHEAF_ENDS_LENGTH, text);
+    put_ids(j, "prompt_ids", prompt->ids, prompt->n);
+    put_ids(j, "completion_ids", one->ids, one->n);
+    sheaf__json_open(j, "logps", '[');
+    for (int64_t t = 0; t < one->n; t++)
+        sheaf__json_put_real(j, NULL, (double)one->logprob[t]);
+    sheaf__json_close(j, ']');
+    sheaf__json_end(j);
+    sheaf__text_bytes(&j->text, "\n", 1);
+}
+
+/* On the first rank: their texts, rewards and lines. */
+static sheaf_status *judge(char **text, size_t *size, const sheaf__run_sampler *s,
+                           const sheaf__continuation *said, const sheaf__sampler_batch *b)
+{
+    const int64_t rows = b->count * b->each;
+    sheaf_json_writer j = { .compact = true };
+    char **own = calloc((size_t)rows, sizeof *own);
+    sheaf__judged *of = calloc((size_t)rows, sizeof *of);
+    double *reward = calloc((size_t)rows, sizeof *reward);
+    sheaf_status *st =
+        own == NULL || of == NULL || reward == NULL ? sheaf__no_memory("rewards") : NULL;
+    for (int64_t i = 0; i < rows && st == NULL; i++) {
+        const sheaf__prompt_about *about = &s->prompts.about[prompt_of(b, i)];
+        const bool laid_out = s->prompts.prompt[prompt_of(b, i)].laid_out;
+        char *whole = NULL;
+        st = sheaf__codec_decode(&whole, &s->codec, said[i].ids, said[i].n);
+        if (st == NULL && whole != NULL)
+            st = sheaf__codec_answer(&own[i], &s->codec, laid_out, whole);
+        free(whole);
+        of[i] = (sheaf__judged){ .prompt = about->text,
+                                 .completion = own[i],
+                                 .expected = about->expected,
+                                 .truncated = said[i].ending == SHEAF_ENDS_LENGTH,
+                                 .equal = sheaf__codec_answers_equal(&s->codec, own[i],
+                                                                     about->expected, false),
+                                 .step = b->step };
+    }
+    TRY(st, sheaf__rewards_judge(reward, &s->rewards, of, rows));
+    for (int64_t i = 0; i < rows && st == NULL; i++)
+        put_line(&j, &s->prompts.prompt[prompt_of(b, i)], &said[i], own[i], reward[i], b, i);
+    if (st == NULL && (j.text.failed || j.text.at == NULL))
+        st = sheaf__no_memory("completions");
+    for (int64_t i = 0; i < rows && own != NULL; i++)
+        free(own[i]);
+    free(own);
+    free(of);
+    free(reward);
+    if (st != NULL) {
+        sheaf__text_release(&j.text);
+        return st;
+    }
+    *text = j.text.at;
+    *size = j.text.size;
+    return NULL;
+}
+
+static sheaf_status *sample(void *self, char **text, size_t *size, sheaf__model *model,
+                            const sheaf__sampler_batch *b)
+{
+    enum { PLACES = 64 };
+    const sheaf__run_sampler *s = self;
+    const sheaf__group_options *group = &s->options->objective.group;
+    const int64_t rows = b->count * b->each, most = group->max_new;
+    const double temperature = group->temperature > 0 ? group->temperature : 1;
+    int64_t stop[SHEAF__MOST_STOPS];
+    sheaf__prompt *prompt = malloc((size_t)rows * sizeof *prompt);
+    sheaf__continuation *said = calloc((size_t)rows, sizeof *said);
+    int32_t *ids = malloc((size_t)(rows * most) * sizeof *ids);
+    float *logps = malloc((size_t)(rows * most) * sizeof *logps);
+    sheaf__generate_options o = { .sampling = { .temperature = (float)temperature,
+                                                .top_p = (float)group->top_p,
+                                                .seed = s->options->seed },
+                                  .max_new = most,
+                                  .batch = rows < PLACES ? rows : PLACES,
+                                  .stop = stop,
+                                  .number = b->first,
+                                  .divided = true,
+                                  .trained_at = temperature };
+    sheaf__codec_stops(stop, &o.nstop, &o.nturn, &s->codec);
+    sheaf_status *st = sheaf__agree_groups(model->context, prompt == NULL || said == NULL ||
+                                                                   ids == NULL || logps == NULL
+                                                               ? sheaf__no_memory("completions")
+                                                               : NULL);
+    for (int64_t i = 0; i < rows && st == NULL; i++) {
+        prompt[i] = s->prompts.prompt[prompt_of(b, i)];
+        said[i].ids = ids + i * most;
+        said[i].logprob = logps + i * most;
+    }
+    TRY(st, sheaf__generate(said, model, prompt, rows, &o));
+    if (st == NULL && sheaf__is_first(model->context))
+        st = judge(text, size, s, said, b);
+    free(prompt);
+    free(said);
+    free(ids);
+    free(logps);
+    return st;
+}
+
+void sheaf__run_sampler_begin(sheaf__run_sampler *out)
+{
+    *out = (sheaf__run_sampler){ .sampler = { out, open_prompts, sample } };
+}
+
+void sheaf__run_sampler_close(sheaf__run_sampler *s)
+{
+    sheaf__prompts_release(&s->prompts);
+    sheaf__codec_close(&s->codec);
+    sheaf__rewards_close(&s->rewards);
+}

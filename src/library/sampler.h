@@ -1,0 +1,18 @@
+/* sampler.h - the engine of infer and the rewards as a run's sampler (train/sampler.h). */
+#pragma once
+
+#include "infer/prompts.h"
+#include "library/reward.h"
+#include "train/sampler.h"
+
+typedef struct sheaf__run_sampler {
+    sheaf__sampler sampler; /* of train, whose self is this */
+    sheaf__codec codec;
+    sheaf__prompts prompts;
+    sheaf__rewards rewards;
+    const sheaf_train_options *options;
+} sheaf__run_sampler;
+
+/* sheaf__run_sampler_begin - `out` must not move. Close it also if it was not used. */
+void sheaf__run_sampler_begin(sheaf__run_sampler *out);
+void sheaf__run_sampler_close(sheaf__run_sampler *sampler);

@@ -1,0 +1,27 @@
+/* sampler.h - who answers the prompts of a run that learns from rewards, and judges the answers:
+ * train knows neither the engine of infer nor programs that give rewards. */
+#pragma once
+
+#include "data/data.h"
+#include "models/model.h"
+#include "train/options.h"
+
+/* The completions of a batch: `count` prompts, `each` times. */
+typedef struct sheaf__sampler_batch {
+    const int64_t *prompt; /* [count] their rows */
+    int64_t count, each;
+    int64_t first; /* number of the first completion in the run */
+    int64_t group; /* number of the first prompt in the run */
+    int64_t step;  /* the first that learns from them, from 1 */
+} sheaf__sampler_batch;
+
+typedef struct sheaf__sampler {
+    void *self;
+    /* Reads the prompts, as rows without labels. */
+    sheaf_status *(*open)(void *self, sheaf_data **out, const sheaf_train_options *options,
+                          const sheaf_config *config, const sheaf_events *events);
+    /* Collective, by all ranks of all groups; the first has *text (malloc'd), a line for each
+     * completion as rollout_log.h has it, for others it is NULL. */
+    sheaf_status *(*sample)(void *self, char **text, size_t *size, sheaf__model *model,
+                            const sheaf__sampler_batch *batch);
+} sheaf__sampler;
