@@ -229,6 +229,11 @@ check "as an adapter" scored one --model "$model" --data "$work/pairs.jsonl" --a
 check "as a step" scored one "$work/one/checkpoints/step-00000003" "$work/pairs.jsonl"
 check "as a model" scored other "$work/other/model" "$work/pairs.jsonl"
 check "as a step of all weights" scored other "$work/other/checkpoints/step-00000003" "$work/pairs.jsonl"
+check "merged" "$sheaf" merge "$model" "$work/one/adapter" "$work/merged"
+check "into transformers' class" grep -q 'LlamaForSequenceClassification' "$work/merged/config.json"
+runs "sound, so without the head of the base" 0 sound verify "$work/merged"
+check "it scores" evaluated "$work/merged" "$work/pairs.jsonl" --objective reward
+check "as base and adapter do" near "$(sed -n 's/^loss \([0-9.]*\),.*/\1/p' "$work/stdout")" "$(evals one | cut -d' ' -f1)" 2e-6
 check "scores of records" evaluated "$work/one" "$work/plain.jsonl"
 check "one a line" test "$(grep -c '^-\?[0-9]*\.[0-9]\{6\}$' "$work/stdout")" = 24
 cp "$work/stdout" "$work/scores"

@@ -177,6 +177,7 @@ static sheaf_status *open_files(sheaf__merge_plan *p, const sheaf_weights_merge_
     }
     st = sheaf__catalog_source(&p->base, c, false);
     TRY(st, sheaf__tiled(&p->base, c));
+    TRY(st, sheaf__merge_score(p, o));
     TRY(st, hold_against_schema(p, false, o->events));
     return st == NULL && o->quantize != SHEAF_QUANTIZE_NONE ? quantise_base(p, o) : st;
 }

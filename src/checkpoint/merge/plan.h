@@ -195,6 +195,10 @@ void sheaf__merge_plan_close(sheaf__merge_plan *plan);
  * sheaf__merge_plan_finish(). */
 sheaf__merge_tensor *sheaf__merge_find(sheaf__merge_plan *plan, const char *name);
 
+/* sheaf__merge_score - makes the base that of a reward model where an adapter is one's (task_type
+ * SEQ_CLS): p->base and p->config are those of transformers' class for it. */
+sheaf_status *sheaf__merge_score(sheaf__merge_plan *plan,
+                                 const sheaf_weights_merge_options *options);
 /* sheaf__merge_find_quantized - fills plan->quantized; config NULL: from the tensors alone. */
 void sheaf__merge_find_quantized(sheaf__merge_plan *plan, const json_t *config);
 /* sheaf__merge_refuse_quantized - the error that a tensor of a quantized base cannot be changed. */
