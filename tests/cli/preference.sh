@@ -245,6 +245,7 @@ check "it goes on" fresh half --adapter "$work/one/adapter" --objective reward
 data=(--model "$work/other/model" --data "$work/pairs.jsonl")
 check "whole too" fresh half --objective reward --method full
 data=(--model "$model" --data "$work/pairs.jsonl")
+SHEAF_RECIPES=$SHEAF_SOURCE_ROOT/recipes runs "by a recipe for answers, whose packing yields" 0 'result: ' train "${data[@]}" --recipe qwen2-lora --objective reward --lr 1e-4 --epochs 1 --dtype float32 --out "$work/by"
 runs "it writes nothing" 3 'expected: a model that writes.*found: +a reward model.*sheaf eval' generate --model "$work/other" --prompt a
 runs "it is no model for dpo" 2 '--objective dpo.*expected: reward, of a reward model' eval "$work/one" "$work/pairs.jsonl" --objective dpo
 runs "nor for answers" 2 '--objective +expected: reward, of a reward model' train --model "$work/other/model" --data "$work/plain.jsonl" --steps 1 --out "$work/none"
