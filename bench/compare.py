@@ -42,12 +42,13 @@ def fma_peak(args):
                                 capture_output=True, text=True).stdout)
 
 
-def run_sheaf(args, model, dtype, slices):
+def run_sheaf(args, model, dtype, slices, more=()):
+    """One run; `more` flags, of which --data takes the place of the tokens."""
     peak_before = fma_peak(args)
     out = os.path.join(args.work, "out")
     shutil.rmtree(out, ignore_errors=True)
     command = [args.sheaf, "train", "--model", os.path.join(args.work, "%s-%s" % (model, dtype)),
-               "--data", os.path.join(args.work, model + "-data.safetensors"), "--out", out,
+               *(() if "--data" in more else ("--data", os.path.join(args.work, model + "-data.safetensors"))), *more, "--out", out,
                "--method", "lora", "--lora-rank", "16", "--lora-alpha", "32", "--lora-targets", "all-linear",
                "--micro-batch", "2", "--accumulate", "1", "--steps", str(args.steps or STEPS[model]),
                "--dtype", dtype, "--threads", str(args.threads), "--tp", "1", "--slices", str(slices),

@@ -5,6 +5,7 @@
 # `./run bench vision` steps of CogVLM and loading SAT's checkpoints with PyTorch,
 # `./run bench vision --family omnilmm` (or minicpmv) steps of those with PyTorch that pads nothing,
 # the same with `--upstream DIR` also with upstream's own classes, of which DIR is a checkout,
+# `./run bench preference` DPO steps with TRL,
 # `./run bench decode` tokens a second with transformers, llama.cpp and the speed of memory,
 # `./run bench real` a published model with PEFT, transformers and llama.cpp (docs/real-models.md),
 # `./run bench attention` attention of long sequences with PyTorch's,
@@ -52,4 +53,9 @@ if [ "${1:-}" = decode ]; then
     exec "$rivals_python" -B bench/decode.py --work "$work" "$@"
 fi
 ninja -C build bench/matmul_bench >/dev/null
+if [ "${1:-}" = preference ]; then
+    shift
+    "$rivals_python" -c 'import trl' 2>/dev/null || "$rivals_python" -m pip install --quiet trl==1.16.0
+    exec "$rivals_python" -B bench/preference.py --work "$work" "$@"
+fi
 exec "$rivals_python" bench/compare.py --work "$work" "$@"

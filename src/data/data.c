@@ -279,17 +279,6 @@ static sheaf_status *check_order(const sheaf_data *data, const sheaf_data_option
     return sheaf_try_this(st, "leave it out: a micro-batch is padded to its own longest row");
 }
 
-/* Pixels lie beside the rows of one side only. */
-static sheaf_status *check_pairs(const sheaf_data *data, const char *path,
-                                 const sheaf_data_options *o)
-{
-    if (!o->pairs || data->images == NULL || !sheaf__ends_with(path, ".safetensors"))
-        return NULL;
-    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", path);
-    sheaf_expected(st, "JSON records of pairs, of a model that reads pictures");
-    return sheaf_found(st, "token ids");
-}
-
 /* Completions are rows of text. */
 static sheaf_status *check_rollouts(const sheaf_data *data, const char *path,
                                     const sheaf_data_options *o)
@@ -329,7 +318,6 @@ static sheaf_status *open_one(sheaf_data **out, const char *path, const sheaf_da
     sheaf_status *st = empty(out, options);
     sheaf_data *data = *out;
     TRY(st, check_order(data, options));
-    TRY(st, check_pairs(data, path, options));
     TRY(st, check_rollouts(data, path, options));
     if (st == NULL && sheaf__ends_with(path, ".safetensors")) {
         note_unused_cache(options, "these data hold token ids");

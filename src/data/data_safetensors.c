@@ -10,6 +10,7 @@
 #include "base/base.h"
 #include "data/data_rows.h"
 #include "data/data_tensors.h"
+#include "data/preference.h"
 
 /* ---- the tensors ---- */
 
@@ -310,6 +311,19 @@ static sheaf_status *make_rows(sheaf__tensors *in)
     return NULL;
 }
 
+/* A row is a prompt and its answer. */
+static sheaf_status *check_padding(const sheaf__tensors *in)
+{
+    const uint8_t *mask = in->data->mask;
+    for (int64_t i = 0; i + 1 < in->rows * in->length && mask != NULL; i++)
+        if (mask[i] == 0 && mask[i + 1] != 0 && (i + 1) % in->length > 0)
+            return sheaf_try_this(
+                sheaf_expected(sheaf__tensors_bad_value(in, "attention_mask", i, 0),
+                               "1, but for padding at the end"),
+                "pad on the right");
+    return NULL;
+}
+
 static sheaf_status *read_judgements(sheaf__tensors *in)
 {
     const sheaf_safetensors_entry *e = sheaf__safetensors_find(in->file, JUDGEMENT);
@@ -331,13 +345,6 @@ static sheaf_status *read_judgements(sheaf__tensors *in)
     if (in->data->mark == NULL)
         return sheaf__data_no_memory(in->rows);
     for (int64_t r = 0; r < in->rows && st == NULL; r++) {
-        for (int64_t i = in->data->begin[r];
-             in->data->mask != NULL && i + 1 < in->data->begin[r + 1]; i++)
-            if (in->data->mask[i] == 0 && in->data->mask[i + 1] != 0)
-                return sheaf_try_this(
-                    sheaf_expected(sheaf__tensors_bad_value(in, "attention_mask", i, 0),
-                                   "1, but for padding at the end"),
-                    "pad on the right");
         st = sheaf__tensors_numbers_in(&value, in, e, r, 1);
         in->data->mark[r] = value != 0;
         if (st == NULL && value != 0 && value != 1)
@@ -368,6 +375,8 @@ static sheaf_status *read_rows(sheaf__tensors *in, const char *path,
     if (st == NULL && in->data->seq == 0)
         in->data->seq = in->length;
     TRY(st, read_judgements(in));
+    if (in->answers)
+        TRY(st, check_padding(in));
     TRY(st, check_hidden(in));
     TRY(st, find_records(in, options->events));
     TRY(st, check_length(in, options));
@@ -436,7 +445,8 @@ static sheaf_status *check_sides(const sheaf_safetensors *file, bool scores)
 }
 
 /* Up to its last label: what stands behind it has no part in the loss; a score is of all. */
-static sheaf_status *put_row(sheaf_data *data, const sheaf_data *from, int64_t row, int side)
+static sheaf_status *put_row(sheaf_data *data, const sheaf_data *from, int64_t row, int side,
+                             bool judged)
 {
     static const char *const labels[] = { "chosen.labels", "rejected.labels" };
     const int64_t begin = from->begin[row];
@@ -448,18 +458,13 @@ static sheaf_status *put_row(sheaf_data *data, const sheaf_data *from, int64_t r
         return sheaf_found(
             sheaf__tensors_bad(labels[side], "a label in every row, behind its first position"),
             "none in row %" PRId64, row + 1);
-    for (int64_t i = 0; i < n && from->mask != NULL; i++)
-        if (from->mask[begin + i] == 0)
-            return sheaf_try_this(
-                sheaf_found(sheaf__tensors_bad("attention_mask", "padding behind the answers only"),
-                            "0 at row %" PRId64 ", position %" PRId64, row + 1, i + 1),
-                "pad on the right");
+    const bool marked = judged || data->scores;
     sheaf_status *st =
-        sheaf__data_reserve(data, n, SHEAF__WITH_LABEL | (data->scores ? SHEAF__WITH_MARK : 0));
+        sheaf__data_reserve(data, n, SHEAF__WITH_LABEL | (marked ? SHEAF__WITH_MARK : 0));
     if (st != NULL)
         return st;
-    if (data->scores)
-        data->mark[data->rows] = 0;
+    if (marked)
+        data->mark[data->rows] = judged && side == 0;
     memcpy(data->token + data->tokens, from->token + begin, (size_t)n * sizeof *data->token);
     memcpy(data->label + data->tokens, from->label + begin, (size_t)n * sizeof *data->label);
     data->label_after[data->rows] = SHEAF__NO_LABEL;
@@ -468,16 +473,18 @@ static sheaf_status *put_row(sheaf_data *data, const sheaf_data *from, int64_t r
     return NULL;
 }
 
-static sheaf_status *join_sides(sheaf_data *data, const sheaf_data *const side[2])
+static sheaf_status *join_sides(sheaf_data *data, const sheaf_data *const side[2], bool judged)
 {
+    const int64_t rows = side[0]->rows, block = judged ? SHEAF__UNPAIRED : 1;
     sheaf_status *st = NULL;
     if (side[0]->rows != side[1]->rows)
         return sheaf_found(
             sheaf__tensors_bad("rejected.input_ids", "as many rows as chosen.input_ids"),
             "%" PRId64 " and %" PRId64, side[1]->rows, side[0]->rows);
-    for (int64_t r = 0; r < side[0]->rows && st == NULL; r++)
-        for (int k = 0; k < 2 && st == NULL; k++)
-            st = put_row(data, side[k], r, k);
+    for (int64_t first = 0; first < rows; first += block)
+        for (int k = 0; k < 2; k++)
+            for (int64_t r = first; r < rows && r < first + block; r++)
+                TRY(st, put_row(data, side[k], r, k, judged));
     return st;
 }
 
@@ -509,14 +516,25 @@ static void drop_side(sheaf_data *side)
     free(side->mask);
 }
 
+/* Pixels would lie beside the rows of one side. */
+static sheaf_status *no_pictures(void)
+{
+    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "pairs of token ids");
+    sheaf_expected(st, "JSON records of pairs, of a model that reads pictures");
+    return st;
+}
+
 static sheaf_status *read_sides(sheaf_data *data, const sheaf_safetensors *file, const char *path,
                                 const sheaf_data_options *options)
 {
     sheaf_data of[2] = { { .vocab = data->vocab }, { .vocab = data->vocab } };
-    sheaf_status *st = sheaf_in(check_sides(file, data->scores), "%s", path);
+    sheaf_status *st = sheaf_in(
+        data->images != NULL ? no_pictures() : check_sides(file, data->scores), "%s", path);
     for (int k = 0; k < 2 && st == NULL; k++) {
         sheaf_safetensors part = { 0 };
-        sheaf__tensors in = { .file = &part, .data = &of[k], .config = options->config };
+        sheaf__tensors in = {
+            .file = &part, .data = &of[k], .config = options->config, .answers = true
+        };
         of[k].seq = options->seq;
         st = take_side(&part, file, k);
         TRY(st,
@@ -526,7 +544,7 @@ static sheaf_status *read_sides(sheaf_data *data, const sheaf_safetensors *file,
         data->seq = of[k].seq > data->seq ? of[k].seq : data->seq;
     }
     const sheaf_data *const both[2] = { &of[0], &of[1] };
-    TRY(st, sheaf_in(join_sides(data, both), "%s", path));
+    TRY(st, sheaf_in(join_sides(data, both, options->judged), "%s", path));
     TRY(st, sheaf_in(read_margins(data, file), "%s", path));
     drop_side(&of[0]);
     drop_side(&of[1]);
@@ -539,11 +557,15 @@ sheaf_status *sheaf__data_read_safetensors(sheaf_data *data, const char *path,
     sheaf__tensors in = { .data = data,
                           .config = options->config,
                           .prompts = options->prompts,
-                          .judged = options->judged };
+                          .judged = options->judged,
+                          .answers = options->judged };
     sheaf_status *st = sheaf__safetensors_open(&in.file, path);
     if (st != NULL)
         return st;
-    st = options->pairs ? read_sides(data, in.file, path, options) : read_file(&in, path, options);
+    const bool pairs =
+        options->pairs ||
+        (options->judged && sheaf__safetensors_find(in.file, "chosen.input_ids") != NULL);
+    st = pairs ? read_sides(data, in.file, path, options) : read_file(&in, path, options);
     if (in.file != NULL)
         sheaf__safetensors_close(in.file);
     return st;

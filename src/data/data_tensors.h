@@ -24,6 +24,7 @@ typedef struct sheaf__tensors {
     const sheaf_config *config;
     int64_t rows, length;
     bool prompts, judged; /* of sheaf_data_options */
+    bool answers;         /* a row is a prompt and its answer: padded at its end alone */
     uint8_t *mask;        /* destination of sheaf__tensors_mask() */
     void *chunk;          /* SHEAF__TENSORS_CHUNK int64 */
     sheaf__found_image

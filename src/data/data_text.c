@@ -30,9 +30,10 @@ typedef struct job {
     sheaf__text_form form;
     char ignored[64];
     const char *lost;       /* as the record has it */
-    sheaf__text_row row[2]; /* of pairs both sides, else the first */
-    bool same;              /* both answers are equal */
-    float mark;             /* as sheaf_data has it */
+    sheaf__text_row row[2]; /* [rows] of pairs both sides, else the first */
+    int rows;
+    bool same;  /* both answers are equal */
+    float mark; /* as sheaf_data has it */
     sheaf__rollouts rollouts;
     sheaf_status *st;
 } job;
@@ -61,6 +62,12 @@ typedef struct reader {
     /* for the notes at the end */
     sheaf__row_cache_facts facts;
     sheaf__complaints complaints;
+    /* Rejected answers of pairs that are judged: SHEAF__UNPAIRED of preference.h. */
+    struct {
+        sheaf__text_row row;
+        int64_t place;
+    } * later;
+    int64_t laters, later_capacity;
     bool known; /* this file's first good record has shown what it needs */
     sheaf__ignored ignored, lost, written, same;
 } reader;
@@ -128,10 +135,12 @@ static sheaf_status *read_record(sheaf__text_record *out, const reader *in, job 
     sheaf_status *st =
         sheaf__text_record_json(&json, in->text + j->at, (size_t)j->size, &in->fields);
     bool desirable = false;
+    j->rows =
+        in->options->pairs || (in->options->judged && sheaf__preference_is_pair(json)) ? 2 : 1;
     TRY(st, in->options->pairs && in->options->scores ? sheaf__preference_margin(&j->mark, json)
                                                       : NULL);
     TRY(st, sheaf__preference_read(out, in->options, &desirable, json, side));
-    if (in->options->judged)
+    if (in->options->judged && side == 0)
         j->mark = desirable;
     json_decref(json);
     return st;
@@ -150,9 +159,9 @@ static void encode_rollouts(job *j, sheaf__text_record *record, const reader *in
 /* The rows of a record; `record` is that of the last. */
 static void encode_rows(job *j, sheaf__text_record *record, const reader *in)
 {
-    const int sides = in->options->pairs ? 2 : 1;
     sheaf__text_row *row = j->row;
-    for (int side = 0; side < sides && j->st == NULL; side++) {
+    j->rows = 1; /* as far as is known */
+    for (int side = 0; side < j->rows && j->st == NULL; side++) {
         if (side > 0)
             sheaf__text_record_release(record);
         j->st = read_record(record, in, j, side);
@@ -162,7 +171,7 @@ static void encode_rows(job *j, sheaf__text_record *record, const reader *in)
     }
     if (in->conversations == NULL)
         j->form = record->form;
-    if (sides < 2 || j->st != NULL)
+    if (j->rows < 2 || j->st != NULL)
         return;
     share_prompt(row);
     j->same = row[0].count == row[1].count &&
@@ -173,7 +182,7 @@ static void encode_one(void *context, int64_t index, int worker)
 {
     reader *in = context;
     job *j = &in->job[index];
-    sheaf__text_record record;
+    sheaf__text_record record = { 0 };
     if (sheaf__data_stopped(in->options)) /* a template may run long for each record */
         return;
     (in->options->rollouts ? encode_rollouts : encode_rows)(j, &record, in);
@@ -223,19 +232,54 @@ static sheaf_status *check_form(reader *in, const job *j)
     return sheaf__bad_field(sheaf__text_form_name(j->form), expected, "another form");
 }
 
+static sheaf_status *put(reader *in, sheaf__text_row *row, int n, int64_t place, float mark)
+{
+    sheaf__text_counts *counts = &in->facts.counts;
+    sheaf_status *st = NULL;
+    in->rows.mark =
+        in->options->judged || (in->options->pairs && in->options->scores) ? &mark : NULL;
+    if (in->conversations == NULL)
+        return sheaf__row_writer_put(&in->rows, counts, in->options, row, n, place);
+    for (int i = 0; i < n && st == NULL; i++)
+        st = sheaf__conversations_put(in->conversations, counts, &row[i], in->rows.mark);
+    return st;
+}
+
+static sheaf_status *put_later(reader *in)
+{
+    sheaf_status *st = NULL;
+    for (int64_t i = 0; i < in->laters; i++) {
+        TRY(st, put(in, &in->later[i].row, 1, in->later[i].place, 0));
+        sheaf__text_row_release(&in->later[i].row);
+    }
+    in->laters = 0;
+    return st;
+}
+
+/* Takes the row. */
+static sheaf_status *keep_for_later(reader *in, sheaf__text_row *row, int64_t place)
+{
+    if (!SHEAF_GROW(&in->later, &in->later_capacity, in->laters + 1))
+        return sheaf__no_memory("data set");
+    in->later[in->laters].row = *row;
+    in->later[in->laters++].place = place;
+    *row = (sheaf__text_row){ 0 };
+    return in->laters == SHEAF__UNPAIRED ? put_later(in) : NULL;
+}
+
 /* Bad records are reported together; other failures end the reading. */
 static sheaf_status *take(reader *in, job *j)
 {
-    const int rows = in->options->pairs ? 2 : 1;
-    bool keep = false;
+    const int together = in->options->pairs ? 2 : 1;
+    bool keep[2] = { true, true };
     sheaf_status *st = NULL;
     in->facts.records++;
     sheaf_status *bad = check_form(in, j);
     bad = sheaf__first_of(bad, j->st);
     j->st = NULL;
-    if (bad == NULL && in->conversations != NULL)
-        bad = sheaf__conversations_fit(&keep, in->conversations, &in->facts.counts, j->row, rows,
-                                       j->place);
+    for (int i = 0; i < j->rows && in->conversations != NULL && bad == NULL; i += together)
+        bad = sheaf__conversations_fit(&keep[i], in->conversations, &in->facts.counts, &j->row[i],
+                                       together, j->place);
     if (bad != NULL) {
         bad = sheaf_in(bad, "%s %" PRId64, in->items.unit, j->place);
         if (in->sources.paths > 1)
@@ -253,14 +297,10 @@ static sheaf_status *take(reader *in, job *j)
     if (in->options->rollouts)
         return sheaf__rollouts_put(&j->rollouts, &in->rows, &in->facts.counts, in->options,
                                    j->place);
-    in->rows.mark =
-        in->options->judged || (in->options->pairs && in->options->scores) ? &j->mark : NULL;
-    if (in->conversations == NULL)
-        return sheaf__row_writer_put(&in->rows, &in->facts.counts, in->options, j->row, rows,
-                                     j->place);
-    for (int i = 0; i < rows && keep && st == NULL; i++)
-        st = sheaf__conversations_put(in->conversations, &in->facts.counts, &j->row[i],
-                                      in->rows.mark);
+    if (keep[0])
+        st = put(in, j->row, together, j->place, j->mark);
+    if (st == NULL && j->rows > together && keep[1])
+        st = keep_for_later(in, &j->row[1], j->place);
     return st;
 }
 
@@ -386,6 +426,7 @@ static sheaf_status *read_file(reader *in, int64_t file)
         st = take_all(in, st);
         report_progress(in, false);
     }
+    TRY(st, put_later(in));
     if (st == NULL && in->complaints.fatal == NULL)
         st = check_unchanged(in, file);
     in->bytes_before += in->items.source.size;
@@ -435,6 +476,9 @@ static void release(reader *in)
     for (int64_t i = 0; i < in->jobs; i++) {
         drop(&in->job[i]);
     }
+    for (int64_t i = 0; i < in->laters; i++)
+        sheaf__text_row_release(&in->later[i].row);
+    free(in->later);
     sheaf__row_cache_abandon(in->rows.cache);
     sheaf__json_items_close(&in->items);
     sheaf__complaints_release(&in->complaints);

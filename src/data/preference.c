@@ -193,6 +193,18 @@ static sheaf_status *from_swift(json_t **out, json_t *record, int k)
                     k == 0 ? "messages" : "rejected_response");
 }
 
+static bool has(const json_t *record, const char *name)
+{
+    return json_object_get(record, name) != NULL;
+}
+
+bool sheaf__preference_is_pair(const json_t *record)
+{
+    return has(record, "rejected") || has(record, "rejected_response") ||
+           has(record, "rejected_messages") ||
+           json_array_size(json_object_get(record, "output")) == 2;
+}
+
 /* ms-swift's pictures of the rejected answer: those of the prompt, which both have. */
 static sheaf_status *check_pictures(const json_t *record)
 {
@@ -241,14 +253,9 @@ sheaf_status *sheaf__preference_judged(json_t **out, bool *desirable, json_t *re
 {
     const char *name = json_object_get(record, "kto_tag") != NULL ? "kto_tag" : "label";
     const json_t *value = json_object_get(record, name);
-    if (!json_is_boolean(value)) {
-        sheaf_status *st =
-            sheaf__bad_field(name, "true or false: is the answer desirable?", "%s",
-                             value == NULL ? "no such field" : sheaf__text_kind(value));
-        return json_object_get(record, "rejected") == NULL
-                   ? st
-                   : sheaf_try_this(st, "--objective dpo for pairs");
-    }
+    if (!json_is_boolean(value))
+        return sheaf__bad_field(name, "true or false: is the answer desirable?", "%s",
+                                value == NULL ? "no such field" : sheaf__text_kind(value));
     *desirable = json_is_true(value);
     *out = json_copy(record);
     if (*out == NULL)
@@ -266,23 +273,30 @@ sheaf_status *sheaf__preference_margin(float *out, const json_t *record)
                : sheaf__bad_field("margin", "a number", "%s", sheaf__text_kind(margin));
 }
 
+sheaf_status *sheaf__preference_part(json_t **out, bool *desirable, json_t *record, int side,
+                                     bool pairs, bool judged)
+{
+    if (judged && !sheaf__preference_is_pair(record))
+        return sheaf__preference_judged(out, desirable, record);
+    *desirable = side == 0;
+    if (pairs || judged)
+        return sheaf__preference_side(out, record, side);
+    *out = json_incref(record);
+    return NULL;
+}
+
 sheaf_status *sheaf__preference_read(sheaf__text_record *out, const sheaf_data_options *options,
                                      bool *desirable, json_t *record, int side)
 {
-    const bool judged = options->judged;
-    sheaf_status *st = NULL;
-    if (options->pairs)
-        st = sheaf__preference_side(&out->json, record, side);
-    else if (judged)
-        st = sheaf__preference_judged(&out->json, desirable, record);
-    else
-        out->json = json_incref(record);
+    const bool judged = options->judged && !sheaf__preference_is_pair(record),
+               pair = options->pairs || (options->judged && !judged);
+    sheaf_status *st = sheaf__preference_part(&out->json, desirable, record, side, options->pairs,
+                                              options->judged);
     TRY(st, sheaf__text_record_take(out));
     if (st != NULL || out->form == SHEAF__FORM_PROMPT)
         return st;
-    for (int64_t i = 0; (judged || (options->pairs && out->form == SHEAF__FORM_INSTRUCTION)) &&
-                        i + 1 < out->messages;
-         i++)
+    for (int64_t i = 0;
+         (judged || (pair && out->form == SHEAF__FORM_INSTRUCTION)) && i + 1 < out->messages; i++)
         out->message[i].trained = false; /* answers within the prompt */
     return NULL;
 }

@@ -27,7 +27,18 @@ sheaf_status *sheaf__preference_side(json_t **out, json_t *record, int side);
 sheaf_status *sheaf__preference_judged(json_t **out, bool *desirable, json_t *record);
 /* sheaf__preference_margin - "margin" of a pair; none: 0. Errors: SHEAF_E_DATA (field). */
 sheaf_status *sheaf__preference_margin(float *out, const json_t *record);
-/* sheaf__preference_read - sheaf__text_record_take() of what `options` read a record as: as it is,
- * a side of a pair, or judged, which sets *desirable. Release *out also after a failure. */
+/* sheaf__preference_is_pair - has it a rejected answer, too? */
+bool sheaf__preference_is_pair(const json_t *record);
+/* sheaf__preference_part - a new record of what is read of one: of pairs a side; where answers are
+ * judged that one, or a side of a pair, whose chosen answer is desirable; else the record itself.
+ */
+sheaf_status *sheaf__preference_part(json_t **out, bool *desirable, json_t *record, int side,
+                                     bool pairs, bool judged);
+/* sheaf__preference_read - sheaf__text_record_take() of that part. Release *out also after a
+ * failure. */
 sheaf_status *sheaf__preference_read(sheaf__text_record *out, const sheaf_data_options *options,
                                      bool *desirable, json_t *record, int side);
+
+/* Where pairs are judged answers, the rejected ones of so many pairs follow the chosen ones, as TRL
+ * has them: a prompt must not stand beside its own other answer. */
+enum { SHEAF__UNPAIRED = 1000 };

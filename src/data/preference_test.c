@@ -246,6 +246,77 @@ TEST(test_preference__one_pair_in_every_form)
     check_same(same_turns, ARRAY_LEN(same_turns));
 }
 
+static const char *const same_judged[] = {
+    "{\"prompt\": [" SYS "," EARLIER "," ASK
+    "], \"completion\": [" SAY("Yes.") "], \"label\": true}",
+    "{\"messages\": [" SYS "," EARLIER "," ASK "," SAY("Yes.") "], \"label\": true}",
+    "{\"messages\": [" SYS "," EARLIER "," ASK "," SAY("Yes.") "], \"kto_tag\": true}",
+    "{\"system\": \"Be brief.\", \"conversations\": [{\"from\": \"human\", \"value\": \"Hi\"}, " GPT(
+        "Hello.") ", {\"from\": \"human\", \"value\": \"Is ice cold?\"}, " GPT("Yes.") "], \"kto_tag\": true}",
+    "{\"system\": \"Be brief.\", \"history\": [[\"Hi\", \"Hello.\"]], \"instruction\": \"Is ice cold?\", "
+    "\"output\": \"Yes.\", \"kto_tag\": true}",
+};
+
+static sheaf_status *open_judged(sheaf_data **data, const char *text)
+{
+    const sheaf_config config = config_of(false);
+    return sheaf_data_open(data, file_with("judged.jsonl", text, strlen(text)),
+                           &(sheaf_data_options){ .config = &config,
+                                                  .folder = recording("preference/models/qwen2"),
+                                                  .judged = true });
+}
+
+TEST(test_preference__one_judged_answer_in_every_form)
+{
+    char hash[33] = "";
+    for (size_t i = 0; i < ARRAY_LEN(same_judged); i++) {
+        sheaf_data *data = NULL;
+        CHECK_OK(open_judged(&data, same_judged[i]));
+        if (i == 0)
+            snprintf(hash, sizeof hash, "%s", sheaf_data_hash(data));
+        if (strcmp(hash, sheaf_data_hash(data)) != 0)
+            fail_msg("form %zu is another one", i);
+        assert_int_equal(labels_of(data, 0), 5); /* the last answer alone */
+        assert_true(sheaf_data_desirable(data, 0));
+        sheaf_data_close(data);
+    }
+}
+
+/* TRL's unpair_preference_dataset in blocks of 1000 pairs; an answer that is judged stays where it
+ * is. */
+TEST(test_preference__rejected_answers_follow_a_block_of_chosen_ones)
+{
+    enum { PAIRS = 1002, LINE = 100 };
+    static char text[PAIRS * LINE];
+    sheaf_data *data = NULL, *pairs = NULL;
+    int n = 0;
+    for (int i = 0; i < PAIRS; i++)
+        n += i == 1 ? sprintf(text + n,
+                              "{\"prompt\": \"1\", \"completion\": \"j\", \"label\": false}\n")
+                    : sprintf(text + n,
+                              "{\"prompt\": \"%d\", \"chosen\": \"c\", \"rejected\": \"r\"}\n", i);
+    CHECK_OK(open_judged(&data, text));
+    assert_int_equal(sheaf_data_rows(data), 2 * PAIRS - 1);
+    char *judged = strstr(text, "completion"), *end = strchr(judged, '\n');
+    while (judged[-1] != '\n')
+        judged--;
+    memset(judged, ' ', (size_t)(end - judged)); /* a line of nothing */
+    CHECK_OK(open_pairs(&pairs, text, (sheaf_data_options){ 0 }));
+    for (int64_t r = 0; r < sheaf_data_rows(data); r++) {
+        const bool second = r >= 2001; /* the block of the last pair */
+        const int64_t k = r == 1 ? -1 : r < 1001 ? r - (r > 1) : second ? 1000 : r - 1001;
+        const int side = second ? r > 2001 : r >= 1001;
+        assert_int_equal(sheaf_data_desirable(data, r), r != 1 && side == 0);
+        if (k < 0)
+            continue;
+        const row got = row_of(data, r), want = row_of(pairs, 2 * k + side);
+        assert_int_equal(got.n, want.n);
+        CHECK_BYTES("ids", got.id, want.id, (size_t)got.n * sizeof *got.id);
+    }
+    sheaf_data_close(data);
+    sheaf_data_close(pairs);
+}
+
 /* " is" is one token across the boundary, " x" two: both answers begin with the blank, so that
  * their prompts are of one length. */
 TEST(test_preference__both_answers_begin_where_ids_part)
@@ -583,7 +654,7 @@ TEST(test_preference__bad_tensors_are_named)
           "'input_ids' | chosen.input_ids" },
         { 2,
           { "chosen.attention_mask", "I64", { 2, 4 }, I64S(0, 1, 1, 0, 1, 1, 1, 1) },
-          "padding behind the answers only | 0 at row 1, position 1 | pad on the right" },
+          "'attention_mask': row 1, position 1 | 1, but for padding at the end | 0 | pad on the right" },
         { 4, { "rejected.attention_mask", "I64", { 2, 3 }, I64S(1, 1, 1, 1, 1, 1) }, "labels" },
         { 3, { "rejected.input_ids", "I64", { 2, 3 }, I64S(5, 6, 4, 5, 8, 335) }, "335" },
         { 4,

@@ -17,18 +17,35 @@ static const char *copy(char **at, const char *text)
     return n == 0 ? NULL : memcpy(to, text, n);
 }
 
+static bool has_room(sheaf__records *r)
+{
+    const int64_t capacity = r->capacity * 2 + 256;
+    if (r->count < r->capacity)
+        return true;
+    if (!SHEAF_GROW(&r->record, NULL, capacity))
+        return false;
+    r->memory += (capacity - r->capacity) * (int64_t)sizeof *r->record;
+    r->capacity = capacity;
+    return true;
+}
+
+sheaf_status *sheaf__records_move(sheaf__records *to, sheaf__records *from)
+{
+    int64_t moved = 0;
+    while (moved < from->count && has_room(to))
+        to->record[to->count++] = from->record[moved++];
+    from->count -= moved;
+    memmove(from->record, from->record + moved, (size_t)from->count * sizeof *from->record);
+    return from->count == 0 ? NULL : sheaf__no_memory("records of the data set");
+}
+
 /* A record's turns and texts lie in one block, which begins with the turns. */
 sheaf_status *sheaf__records_put(sheaf__records *r, const sheaf__record *record)
 {
     const sheaf__turn *turn = record->turn;
     const int64_t turns = record->turns;
-    if (r->count == r->capacity) {
-        const int64_t capacity = r->capacity * 2 + 256;
-        if (!SHEAF_GROW(&r->record, NULL, capacity))
-            return sheaf__no_memory("records of the data set");
-        r->memory += (capacity - r->capacity) * (int64_t)sizeof *r->record;
-        r->capacity = capacity;
-    }
+    if (!has_room(r))
+        return sheaf__no_memory("records of the data set");
     size_t bytes = (size_t)turns * sizeof *turn + text_bytes(record->image);
     for (int64_t i = 0; i < turns; i++)
         bytes += text_bytes(turn[i].query) + text_bytes(turn[i].answer);

@@ -90,3 +90,5 @@ sheaf_status *sheaf__records_take_label(sheaf__records_reader *in, const char *i
 
 /* sheaf__records_put - copies all of it. Errors: SHEAF_E_MEMORY. */
 sheaf_status *sheaf__records_put(sheaf__records *out, const sheaf__record *record);
+/* sheaf__records_move - all of `from` behind those of `to`. Errors: SHEAF_E_MEMORY. */
+sheaf_status *sheaf__records_move(sheaf__records *to, sheaf__records *from);

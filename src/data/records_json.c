@@ -19,6 +19,7 @@ typedef struct json_reader {
     char *folder;                 /* that image paths are relative to */
     int64_t place;                /* of the record */
     sheaf__ignored ignored, lost; /* fields; pictures that are spelled out */
+    sheaf__records later;         /* rejected answers of pairs that are judged */
 } json_reader;
 
 /* A record that is being read. Its texts are borrowed from the JSON or from `text`. */
@@ -283,15 +284,11 @@ static sheaf_status *read_side(draft *d, json_reader *r, json_t *record, int sid
 {
     const sheaf__records_options *o = r->in->options;
     json_t *own = NULL;
-    sheaf_status *st = NULL;
-    if (o->pairs)
-        st = sheaf__preference_side(&own, record, side);
-    else if (o->judged)
-        st = sheaf__preference_judged(&own, &d->desirable, record);
-    else
-        own = json_incref(record);
+    sheaf_status *st =
+        sheaf__preference_part(&own, &d->desirable, record, side, o->pairs, o->judged);
     TRY(st, fill(r, d, own));
-    if (o->pairs && d->text.form != SHEAF__FORM_INSTRUCTION)
+    if ((o->pairs || (o->judged && sheaf__preference_is_pair(record))) &&
+        d->text.form != SHEAF__FORM_INSTRUCTION)
         TRY(st, check_answers(d));
     json_decref(own);
     return TRY(st, check_image(d, r));
@@ -299,7 +296,9 @@ static sheaf_status *read_side(draft *d, json_reader *r, json_t *record, int sid
 
 static sheaf_status *take_record(json_reader *r, json_t *record)
 {
-    const int sides = r->in->options->pairs ? 2 : 1;
+    const sheaf__records_options *o = r->in->options;
+    const bool apart = o->judged && sheaf__preference_is_pair(record);
+    const int sides = o->pairs || apart ? 2 : 1;
     draft d[2] = { { 0 } };
     sheaf_status *st = NULL;
     for (int side = 0; side < sides && st == NULL; side++)
@@ -309,11 +308,14 @@ static sheaf_status *take_record(json_reader *r, json_t *record)
         sheaf__ignored_keep(&r->lost, d[0].text.lost, r->in->out->unit, r->place);
     }
     for (int side = 0; side < sides && st == NULL; side++)
-        st = sheaf__records_put(r->in->out, &(sheaf__record){ .place = r->place,
-                                                              .image = d[side].path,
-                                                              .turn = d[side].turn,
-                                                              .turns = d[side].turns,
-                                                              .desirable = d[side].desirable });
+        st = sheaf__records_put(side == 1 && apart ? &r->later : r->in->out,
+                                &(sheaf__record){ .place = r->place,
+                                                  .image = d[side].path,
+                                                  .turn = d[side].turn,
+                                                  .turns = d[side].turns,
+                                                  .desirable = d[side].desirable });
+    if (r->later.count == SHEAF__UNPAIRED)
+        TRY(st, sheaf__records_move(r->in->out, &r->later));
     release(&d[0]);
     release(&d[1]);
     return st;
@@ -347,6 +349,8 @@ sheaf_status *sheaf__records_read_json(sheaf__records_reader *in)
         r.place = items.place;
         st = sheaf_in(take_text(&r, items.text, items.size), "%s", in->path);
     }
+    TRY(st, sheaf__records_move(in->out, &r.later));
+    sheaf__records_release(&r.later);
     sheaf__json_items_close(&items);
     free(r.folder);
     if (st == NULL) {

@@ -224,13 +224,19 @@ static sheaf_status *open_reference(sheaf_model **out, const work *w)
     sheaf_model_open_options o = m->o; /* of the run or the model the same type, order and ranks */
     o.model = whole ? run->model : m->run.folder;
     o.adapter = of_run && !w->objective.base && is(run->adapter) ? run->adapter : NULL;
+    if (w->objective.folder != NULL) {
+        const bool adapter =
+            sheaf__path_has(w->objective.folder, "adapter_config.json", SHEAF_PATH_FILE);
+        o.model = !adapter ? w->objective.folder : of_run ? run->model : m->run.folder;
+        o.adapter = adapter ? w->objective.folder : NULL;
+    }
     o.config = o.config == NULL && of_run && is(run->config) ? run->config : o.config;
     o.slices = m->opened.schema->slices;
     o.late = true;
     o.events = NULL;
     if (of_run && !whole && o.quantize == SHEAF_QUANTIZE_NONE)
         o.quantize = run->quantize;
-    if (of_run || m->opened.lora != NULL)
+    if (of_run || m->opened.lora != NULL || w->objective.folder != NULL)
         return sheaf_in(sheaf_model_open(out, &o), "the reference");
     return sheaf_try_this(
         sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--objective %s", w->objective.name),

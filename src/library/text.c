@@ -119,18 +119,6 @@ static sheaf_status *render_one(rendering *r, sheaf__text_record *c, const char 
     return st;
 }
 
-static bool has(const json_t *record, const char *name)
-{
-    return json_object_get(record, name) != NULL;
-}
-
-static bool is_pair(const json_t *record)
-{
-    return has(record, "rejected") || has(record, "rejected_response") ||
-           has(record, "rejected_messages") ||
-           json_array_size(json_object_get(record, "output")) == 2;
-}
-
 static bool is_judged(const json_t *record)
 {
     return json_is_boolean(json_object_get(record, "label")) ||
@@ -148,10 +136,10 @@ static sheaf_status *render(rendering *r, const char *line, size_t size)
         st = sheaf__preference_read(&c, &(sheaf_data_options){ .judged = true }, &desirable, record,
                                     0);
         st = render_one(r, &c, desirable ? "desirable" : "undesirable", st);
-    } else if (st == NULL && is_pair(record)) {
+    } else if (st == NULL && sheaf__preference_is_pair(record)) {
         for (int side = 0; side < 2 && st == NULL; side++) {
-            st = sheaf__preference_read(&c, &(sheaf_data_options){ .pairs = true }, NULL, record,
-                                        side);
+            st = sheaf__preference_read(&c, &(sheaf_data_options){ .pairs = true }, &desirable,
+                                        record, side);
             st = render_one(r, &c, sides[side], st);
         }
     } else if (st == NULL) {

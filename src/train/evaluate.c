@@ -113,6 +113,7 @@ static sheaf_status *open_runner(course *c, int64_t rows)
                            &(sheaf__runner_options){ .rows = rows, .seq = seq, .longest = !whole });
     c->runner.head.all_rows = whole;
     c->runner.head.judge = true;
+    c->runner.head.temperature = c->options->temperature;
     c->runner.head.each = c->each;
     c->runner.batch.answer = c->label;
     c->runner.head.take = whole ? take_logits : NULL;

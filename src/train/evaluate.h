@@ -27,7 +27,8 @@ typedef struct sheaf__evaluate_options {
     /* Without it: of each row a number, of what its n positions lose (each[i], where label[i] is
      * 1). Both NULL: none. */
     double (*value)(void *self, int64_t row, const uint8_t *label, const float *each, int64_t n);
-    double *values; /* [rows] */
+    double *values;     /* [rows] */
+    double temperature; /* as in sheaf__head_run */
     void *self;
     const atomic_int *stop;     /* not 0: SHEAF_E_STOPPED; the same on all ranks; may be NULL */
     const sheaf_events *events; /* progress; NULL on all ranks but one */

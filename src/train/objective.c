@@ -6,6 +6,7 @@
 
 #include "base/base.h"
 #include "base/elementary.h"
+#include "base/file.h"
 
 /* ---- functions ---- */
 
@@ -197,6 +198,53 @@ static result of_sft(const scores *s)
     return (result){ 0 };
 }
 
+/* ---- scores of the ratio exp(r) ---- */
+
+/* f'(exp(r)) of a divergence, and its slope by r. */
+static double reverse_kl(double *slope, double r, double alpha)
+{
+    (void)alpha;
+    *slope = 1;
+    return r;
+}
+
+static double forward_kl(double *slope, double r, double alpha)
+{
+    (void)alpha;
+    *slope = sheaf__exp_d(-r);
+    return 1 - *slope;
+}
+
+static double jensen_shannon(double *slope, double r, double alpha)
+{
+    (void)alpha;
+    *slope = sigmoid(-r);
+    return 0.6931471805599453 + log_sigmoid(r);
+}
+
+/* The exponent ends where TRL's does; of alpha 1 it is reverse_kl. */
+static double of_alpha(double *slope, double r, double alpha)
+{
+    static const double most = 80;
+    const double by = alpha - 1, x = by * r;
+    if (fabs(by) < 1e-6)
+        return reverse_kl(slope, r, alpha);
+    const double e = sheaf__exp_d(x < most ? x : most);
+    *slope = x < most ? e : 0;
+    return (e - 1) / by;
+}
+
+static const struct {
+    const char *name;
+    double (*score)(double *slope, double r, double alpha);
+} divergences[] = {
+    { "reverse_kl", reverse_kl },
+    { "forward_kl", forward_kl },
+    { "js_divergence", jensen_shannon },
+    { "alpha_divergence", of_alpha },
+};
+enum { DIVERGENCES = sizeof divergences / sizeof *divergences };
+
 enum {
     SMOOTHS = 1,
     SMOOTHED = 2,
@@ -380,6 +428,10 @@ static sheaf_status *no_effect(const sheaf__objective *o, unsigned of,
         { "--simpo-gamma", options->simpo_gamma > 0, lowered },
         { "--cpo-alpha", options->cpo_alpha != 0, of == OF_CPO },
         { "--ld-alpha", options->ld_alpha > 0, of == OF_DPO },
+        { "--use-weighting", options->weighting, of == OF_DPO },
+        { "--f-divergence-type", is(options->divergence), of == OF_DPO },
+        { "--f-alpha-divergence-coef", options->divergence_alpha > 0,
+          divergences[o->divergence].score == of_alpha },
         { "--reference", is(options->reference), o->reference },
         { "--orpo-answers", options->answers, of == OF_ORPO },
         { "--desirable-weight", options->desirable > 0, of == OF_KTO },
@@ -397,14 +449,30 @@ static sheaf_status *no_effect(const sheaf__objective *o, unsigned of,
     return NULL;
 }
 
+static sheaf_status *read_divergence(sheaf__objective *out, const char *name)
+{
+    while (is(name) && out->divergence < DIVERGENCES &&
+           strcmp(divergences[out->divergence].name, name) != 0)
+        out->divergence++;
+    return out->divergence < DIVERGENCES
+               ? NULL
+               : bad("--f-divergence-type",
+                     "reverse_kl, forward_kl, js_divergence or alpha_divergence", name,
+                     strlen(name));
+}
+
 static sheaf_status *read_reference(sheaf__objective *out, const char *name)
 {
     if (!is(name))
         return NULL;
     out->base = strcmp(name, "base") == 0;
-    return out->base || strcmp(name, "start") == 0
-               ? NULL
-               : bad("--reference", "start or base", name, strlen(name));
+    out->folder = out->base || strcmp(name, "start") == 0 ? NULL : name;
+    if (out->folder == NULL || (!out->grouped && sheaf__path_kind(name) == SHEAF_PATH_DIR))
+        return NULL;
+    return bad("--reference",
+               out->grouped ? "start or base"
+                            : "start or base, or the folder of a model or an adapter",
+               name, strlen(name));
 }
 
 /* Of an objective that learns from rewards. */
@@ -440,6 +508,9 @@ sheaf_status *sheaf__objective_read(sheaf__objective *out, const sheaf__objectiv
                                .beta = options->beta > 0 ? options->beta : objectives[k].beta,
                                .smoothing = k > 0 ? smoothing : 0,
                                .ld_alpha = options->ld_alpha > 0 ? options->ld_alpha : 1,
+                               .weighting = options->weighting,
+                               .divergence_alpha =
+                                   options->divergence_alpha > 0 ? options->divergence_alpha : 0.5,
                                .nll = objectives[k].nll,
                                .prompts = objectives[k].of == OF_ORPO && !options->answers };
     if (k == 0)
@@ -453,9 +524,13 @@ sheaf_status *sheaf__objective_read(sheaf__objective *out, const sheaf__objectiv
     TRY(st, st == NULL ? check_smoothing(out) : NULL);
     if (st != NULL)
         return st;
-    if ((st = no_effect(out, objectives[k].of, options)) != NULL)
+    if ((st = read_divergence(out, options->divergence)) != NULL ||
+        (st = no_effect(out, objectives[k].of, options)) != NULL)
         return st;
     take_out_sft(out);
+    if (out->weighting && out->nll > 0)
+        return bad("--loss-type", "no sft with --use-weighting: it is no loss of a pair",
+                   options->loss_type, strlen(options->loss_type));
     out->mismatched = out->judged && table[out->loss[0]].of == of_kto;
     if (out->judged && out->losses > 1)
         return bad("--loss-type", "one loss of kto", options->loss_type,
@@ -472,21 +547,25 @@ sheaf_status *sheaf__objective_read(sheaf__objective *out, const sheaf__objectiv
 
 sheaf__pair_loss sheaf__objective_pair(const sheaf__objective *o, const sheaf__pair *pair)
 {
+    const double weight = o->weighting ? sheaf__exp_d(pair->certainty) : 1;
     sheaf__pair_loss out = { 0 };
     scores s = { .beta = o->beta, .e = o->smoothing, .margin = pair->margin, .center = o->center };
+    double by_r[2];
     for (int i = 0; i < 2; i++) {
         s.n[i] = (double)pair->tokens[i];
         s.r[i] = pair->sum[i] - (o->reference ? pair->reference[i] : 0);
         out.reward[i] = o->beta * s.r[i];
+        s.r[i] = divergences[o->divergence].score(&by_r[i], s.r[i], o->divergence_alpha);
+        by_r[i] *= weight;
     }
     for (int i = 0; i < o->losses; i++) {
         scores of = s;
         if (table[o->loss[i]].is & LOWERED)
             of.r[0] -= o->gamma / o->beta * of.n[0];
         const result one = table[o->loss[i]].of(&of);
-        out.loss += o->share[i] * one.loss;
+        out.loss += o->share[i] * weight * one.loss;
         for (int k = 0; k < 2; k++)
-            out.slope[k] += o->share[i] * one.d[k];
+            out.slope[k] += o->share[i] * by_r[k] * one.d[k];
         if (!o->reference && (table[o->loss[i]].is & BY_AVERAGE))
             for (int k = 0; k < 2; k++)
                 out.reward[k] = o->beta * s.r[k] / s.n[k];

@@ -27,7 +27,10 @@ typedef struct sheaf__objective_options {
     bool answers;                  /* of orpo: the cross-entropy is that of answers alone */
     double center;                 /* of reward: what scores away from 0 cost */
     double ld_alpha;               /* share of what lies beyond the shorter answer */
-    const char *reference;         /* "start" or "base" */
+    bool weighting;                /* pairs count as much as the model is sure of both answers */
+    const char *divergence;        /* from the reference: "reverse_kl", ... */
+    double divergence_alpha;       /* of "alpha_divergence" */
+    const char *reference;         /* "start", "base", or the folder of a model or an adapter */
     sheaf__group_options group;    /* of learning from rewards */
 } sheaf__objective_options;
 
@@ -35,20 +38,24 @@ enum { SHEAF__MOST_LOSSES = 8 };
 
 typedef struct sheaf__objective {
     const char *name;
-    bool pairs;      /* a sample is a pair of answers, */
-    bool judged;     /* or one answer that is desirable or not */
-    bool grouped;    /* or a completion with a reward, one of a group's */
-    bool mismatched; /* the sums of prompts with others' answers are read, too */
-    bool reference;  /* the reference's sums are read: those of the model as it begins, */
-    bool scores;     /* S is the score of a reward model, in place of log-probabilities */
-    bool base;       /* or without the adapter that it begins with */
+    bool pairs;         /* a sample is a pair of answers, */
+    bool judged;        /* or one answer that is desirable or not */
+    bool grouped;       /* or a completion with a reward, one of a group's */
+    bool mismatched;    /* the sums of prompts with others' answers are read, too */
+    bool reference;     /* the reference's sums are read: those of the model as it begins, */
+    bool scores;        /* S is the score of a reward model, in place of log-probabilities */
+    bool base;          /* or without the adapter that it begins with, */
+    const char *folder; /* or those of another model or adapter; borrowed, or NULL */
     int loss[SHEAF__MOST_LOSSES]; /* rows of its table */
     double share[SHEAF__MOST_LOSSES];
     int losses;
     double beta, smoothing, gamma, ld_alpha, center;
     double weight[2]; /* of desirable answers and of others */
-    double nll;       /* share of the chosen answers' cross-entropy, */
-    bool prompts;     /* and their prompts' */
+    bool weighting;
+    int divergence; /* row of its table */
+    double divergence_alpha;
+    double nll;   /* share of the chosen answers' cross-entropy, */
+    bool prompts; /* and their prompts' */
     sheaf__group_loss group;
 } sheaf__objective;
 
@@ -79,7 +86,9 @@ sheaf_status *sheaf__objective_read(sheaf__objective *out, const sheaf__objectiv
 typedef struct sheaf__pair {
     double sum[2], reference[2];
     int64_t tokens[2];
-    double margin; /* of reward: by which the chosen answer's score is to be larger */
+    double margin;    /* of reward: by which the chosen answer's score is to be larger */
+    double certainty; /* with weighting: of both answers the mean over tokens of log p -
+                         log(sum over the vocabulary of p^2), added up */
 } sheaf__pair;
 
 typedef struct sheaf__pair_loss {

@@ -46,6 +46,8 @@ static void read_setting(sheaf__objective *out, const json_t *setting)
     options.loss_weights = list_of(weights, json_object_get(setting, "weights"));
     options.beta = number(setting, "beta", 0);
     options.ld_alpha = number(setting, "ld", 1);
+    options.weighting = json_is_true(json_object_get(setting, "wpo"));
+    options.divergence = json_string_value(json_object_get(setting, "f"));
     CHECK_OK(sheaf__objective_read(out, &options, number(setting, "e", 0)));
 }
 
@@ -72,7 +74,10 @@ static void check_batch(const char *name, const sheaf__objective *o, const json_
     double loss = 0, nll = 0, tokens = 0, largest = 0, w[16] = { 0 };
     assert_true(n > 0 && rows <= ARRAY_LEN(w));
     for (size_t i = 0; i < n; i++) {
-        const sheaf__pair pair = pair_of(batch, i, n);
+        sheaf__pair pair = pair_of(batch, i, n);
+        if (o->weighting) /* is not given, but all of the pair's numbers have it */
+            pair.certainty =
+                log((double)n * nth(batch, "w", i) / sheaf__objective_pair(o, &pair).slope[0]);
         const sheaf__pair_loss one = sheaf__objective_pair(o, &pair);
         loss += one.loss / (double)n;
         nll -= pair.sum[0];
@@ -122,10 +127,6 @@ static void check_shares(const sheaf__objective *o, const json_t *batch)
     check_loss("ld", loss, json_number_value(json_object_get(batch, "loss")));
 }
 
-/* Settings that no flag has: WPO weighs pairs by probabilities of whole distributions, and other
- * divergences score other functions of the ratio. */
-static const char *const left_out[] = { "wpo", "f" };
-
 TEST(test_objective__losses_and_weights_are_those_of_trl)
 {
     char *text;
@@ -138,11 +139,6 @@ TEST(test_objective__losses_and_weights_are_those_of_trl)
     for (size_t i = 0; i < json_array_size(all); i++) {
         const json_t *one = json_array_get(all, i), *setting = json_object_get(one, "setting"),
                      *batches = json_object_get(one, "batches");
-        bool skip = false;
-        for (size_t k = 0; k < ARRAY_LEN(left_out); k++)
-            skip = skip || json_object_get(setting, left_out[k]) != NULL;
-        if (skip)
-            continue;
         char *name = json_dumps(setting, 0);
         const bool ld = json_object_get(setting, "ld") != NULL;
         sheaf__objective o;
@@ -159,7 +155,7 @@ TEST(test_objective__losses_and_weights_are_those_of_trl)
         free(name);
     }
     json_decref(all);
-    assert_true(checked >= 17 && shares >= 1);
+    assert_true(checked >= 21 && shares >= 1);
 }
 
 /* ---- every loss ---- */
@@ -238,6 +234,23 @@ TEST(test_objective__slopes_are_central_differences)
         assert_true(o.pairs && o.scores && !o.reference && o.beta == 1);
         check_slopes("reward", &o);
     }
+}
+
+/* Of other divergences, and where pairs have weights: the score's slope stands between the two. */
+TEST(test_objective__slopes_through_scores)
+{
+    static const char *const names[] = { "reverse_kl", "forward_kl", "js_divergence",
+                                         "alpha_divergence" };
+    for (size_t i = 0; i < ARRAY_LEN(names); i++)
+        for (int alpha = 0; alpha < (i == 3 ? 3 : 1); alpha++) {
+            sheaf__objective o;
+            sheaf__objective_options options = of("dpo", "sigmoid,bco_pair");
+            options.divergence = names[i];
+            options.divergence_alpha = alpha * 1.0; /* 0: the default; 1: reverse_kl */
+            options.weighting = alpha == 2;
+            CHECK_OK(sheaf__objective_read(&o, &options, 0));
+            check_slopes(names[i], &o);
+        }
 }
 
 /* Of one answer, desirable or not, ahead of the drift or behind it. */
@@ -404,7 +417,9 @@ TEST(test_objective__refuses_what_has_no_meaning)
         { { "reward", "sigmoid" }, 0, "--loss-type | reward | 'sigmoid'" },
         { { "reward", .reference = "base" }, 0, "--reference | none with --objective reward" },
         { { "dpo", .center = 0.5 }, 0, "--center-rewards-coefficient | none with --objective dpo" },
-        { { "dpo", .reference = "adapter" }, 0, "--reference | start or base | 'adapter'" },
+        { { "dpo", .reference = "adapter" },
+          0,
+          "--reference | start or base, or the folder of a model or an adapter | 'adapter'" },
         /* of answers alone */
         { { NULL, "sigmoid" }, 0, "--loss-type | none with --objective sft" },
         { { "sft", .loss_weights = "1" }, 0, "--loss-weights | " },

@@ -324,13 +324,13 @@ void sheaf__out_sweep(const sheaf__out_folder *f)
 
 void sheaf__out_undo(const sheaf__out_folder *f)
 {
-    static const char *const made[] = { "checkpoints/lock", "checkpoints", "settings",
-                                        "metrics.jsonl", "run.json" };
+    static const char *const made[] = { "reference", "checkpoints/lock", "checkpoints",
+                                        "settings",  "metrics.jsonl",    "run.json" };
     bool gone = true;
     for (size_t i = 0; i < sizeof made / sizeof *made && gone; i++) {
         char *path = NULL;
         sheaf_status_free(sheaf__path_join(&path, f->options->out, made[i]));
-        gone = path != NULL && remove(path) == 0;
+        gone = path != NULL && (remove(path) == 0 || i == 0); /* not every run has it */
         free(path);
     }
     if (f->made)

@@ -46,6 +46,7 @@ void sheaf__pairs_release(sheaf__pairs *p)
 static void count_tokens(sheaf__pairs *p, const int64_t *const row[2])
 {
     for (int64_t i = 0; i < p->n; i++) {
+        p->pair[i].certainty = 0;
         for (int side = 0; side < sheaf__objective_sides(p->objective); side++)
             p->pair[i].tokens[side] = sheaf_data_labels(p->look.data, &row[side][i], 1);
         p->pair[i].margin = sheaf_data_margin(p->look.data, row[0][i]);
@@ -81,6 +82,32 @@ static void take_sums(sheaf__pairs *p, int side, const int64_t *row, sheaf__pair
             out->nll += side == 0 && label[t] >= 0 ? (double)each[t] : 0;
         }
     }
+}
+
+/* Of the pass that ran, the mean over an answer's tokens; with logits twice as large and added it
+ * makes the certainty: log p - log(sum of p^2) is then what is lost less, as the sum of
+ * exponentials is that of squares. */
+static void add_certainty(sheaf__pairs *p, int side, double sign)
+{
+    const int64_t seq = p->look.batch.seq;
+    for (int64_t i = 0; i < p->n; i++)
+        p->pair[i].certainty += sign *
+                                sheaf__objective_sum(p->objective, p->answer + i * seq,
+                                                     p->each + i * seq, seq, INT64_MAX) /
+                                (double)p->pair[i].tokens[side];
+}
+
+/* The pass that ran once more, with logits twice as large. */
+static sheaf_status *find_certainty(sheaf__pairs *p, int side, const int64_t *row)
+{
+    if (row != NULL)
+        add_certainty(p, side, -1);
+    p->look.head.temperature = 0.5;
+    sheaf_status *st = sheaf__runner_run(&p->look, row);
+    p->look.head.temperature = 0;
+    if (st == NULL && row != NULL)
+        add_certainty(p, side, 1);
+    return st;
 }
 
 static void add_answer(sheaf__pair_sums *out, int kind, double reward, double sum)
@@ -180,6 +207,8 @@ sheaf_status *sheaf__pairs_weigh(sheaf__pair_sums *out, sheaf__pairs *p,
         seq[side] = p->look.batch.seq;
         if (st == NULL && row != NULL)
             take_sums(p, side, row[side], out);
+        if (p->objective->weighting)
+            TRY(st, find_certainty(p, side, row == NULL ? NULL : row[side]));
     }
     if (st == NULL && p->objective->mismatched)
         st = find_drift(out, p, row == NULL ? NULL : row[0], sample);
@@ -284,16 +313,39 @@ sheaf_status *sheaf__pairs_mixed(double *out, sheaf__model *model, const sheaf__
     return st;
 }
 
-/* The mean cross-entropy of the chosen answers' tokens, all of which count whole. */
+/* Sums in which all tokens count whole. */
+static sheaf_status *whole_sums(double *sum, sheaf__model *model, const sheaf__subset *subset,
+                                const sheaf__objective *objective, const sheaf_train_options *o,
+                                const sheaf__evaluate_options *how)
+{
+    sheaf__objective whole = *objective;
+    whole.ld_alpha = 1;
+    return sheaf__pairs_sums(sum, model, subset, &whole, o, 0, how);
+}
+
+/* Of each row its part of sheaf__pair.certainty, from its sums in *out. */
+static sheaf_status *certainties(double *out, double *doubled, sheaf__model *model,
+                                 const sheaf__subset *subset, const sheaf__objective *objective,
+                                 const sheaf_train_options *o, const sheaf__evaluate_options *how)
+{
+    const sheaf_data *data = subset->data;
+    sheaf__evaluate_options twice = *how;
+    twice.temperature = 0.5;
+    sheaf_status *st = whole_sums(out, model, subset, objective, o, how);
+    TRY(st, whole_sums(doubled, model, subset, objective, o, &twice));
+    for (int64_t r = 0; r < sheaf_data_rows(data) && st == NULL; r++)
+        out[r] = (doubled[r] - out[r]) / (double)sheaf_data_labels(data, &r, 1);
+    return st;
+}
+
+/* The mean cross-entropy of the chosen answers' tokens. */
 static sheaf_status *chosen_nll(double *out, double *sum, sheaf__model *model,
                                 const sheaf__subset *subset, const sheaf__objective *objective,
                                 const sheaf_train_options *o, const sheaf__evaluate_options *how)
 {
-    sheaf__objective whole = *objective;
     double nll = 0, tokens = 0;
-    whole.ld_alpha = 1;
     sheaf_status *st =
-        objective->ld_alpha == 1 ? NULL : sheaf__pairs_sums(sum, model, subset, &whole, o, 0, how);
+        objective->ld_alpha == 1 ? NULL : whole_sums(sum, model, subset, objective, o, how);
     for (int64_t i = 0; i < sheaf__subset_rows(subset) && st == NULL; i++) {
         const int64_t row = sheaf_data_side(subset->data, sample_of(subset, i), 0);
         nll -= sum[row];
@@ -310,12 +362,15 @@ sheaf_status *sheaf__pairs_evaluate(sheaf__evaluation *out, sheaf__pair_sums *su
 {
     const sheaf_data *data = subset->data;
     const int64_t n = sheaf__subset_rows(subset);
-    double *sum = malloc((size_t)sheaf_data_rows(data) * sizeof *sum), nll = 0;
+    const int64_t rows = sheaf_data_rows(data);
+    double *sum = malloc(3 * (size_t)rows * sizeof *sum), *certainty = sum + rows, nll = 0;
     *out = (sheaf__evaluation){ .tokens = n };
     *sums = (sheaf__pair_sums){ .means = objective->scores };
     sheaf_status *st =
         sheaf__agree_groups(model->context, sum == NULL ? sheaf__no_memory("sums of pairs") : NULL);
     TRY(st, sheaf__pairs_sums(sum, model, subset, objective, o, 0, how));
+    if (objective->weighting)
+        TRY(st, certainties(certainty, certainty + rows, model, subset, objective, o, how));
     for (int64_t i = 0; i < n && st == NULL; i++) {
         const int64_t first = sheaf_data_side(data, sample_of(subset, i), 0);
         sheaf__pair pair = { 0 };
@@ -324,6 +379,7 @@ sheaf_status *sheaf__pairs_evaluate(sheaf__evaluation *out, sheaf__pair_sums *su
             pair.sum[side] = sum[row];
             pair.reference[side] = reference == NULL ? 0 : reference[row];
             pair.tokens[side] = sheaf_data_labels(data, &row, 1);
+            pair.certainty += objective->weighting ? certainty[row] : 0;
         }
         pair.margin = sheaf_data_margin(data, first);
         if (objective->pairs)

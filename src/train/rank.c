@@ -122,7 +122,9 @@ sheaf_status *sheaf__rank_open(sheaf__rank *out, const sheaf__grid *grid, int ra
     if (st == NULL && job->selection != NULL)
         sheaf__learning_set(out->model->trained, job->selection);
     if (st == NULL && grid != NULL)
-        st = sheaf__model_load(out->model, job->base, job->objective.base ? NULL : job->adapter);
+        st = sheaf__model_load(out->model, job->base,
+                               job->objective.base || job->objective.folder != NULL ? NULL
+                                                                                    : job->adapter);
     return st == NULL ? sheaf__stepper_new(&out->stepper, out->model, &job->train, &step) : st;
 }
 
@@ -133,53 +135,6 @@ void sheaf__rank_close(sheaf__rank *rank)
     sheaf__device_close(rank->device);
     sheaf_comm_dry_free(rank->dry[0]);
     sheaf_comm_dry_free(rank->dry[1]);
-    for (int i = 0; i < 2; i++) {
-        free(rank->reference[i].row);
-        free(rank->reference[i].mixed);
-    }
+    free(rank->reference[0].row); /* all of them */
     *rank = (sheaf__rank){ 0 };
-}
-
-static sheaf_status *refer(sheaf__references *out, sheaf__model *model, const sheaf__job *job,
-                           const sheaf__subset *subset, int64_t drawn,
-                           const sheaf__evaluate_options *how)
-{
-    const int64_t rows = sheaf_data_rows(subset->data);
-    out->row = malloc((size_t)rows * sizeof *out->row);
-    sheaf_status *st = sheaf__agree_groups(
-        model->context, out->row == NULL ? sheaf__no_memory("sums of the reference") : NULL);
-    return TRY(
-        st, sheaf__pairs_sums(out->row, model, subset, &job->objective, job->options, drawn, how));
-}
-
-static sheaf_status *refer_mixed(sheaf__references *out, sheaf__model *model, const sheaf__job *job,
-                                 int64_t samples, const sheaf__evaluate_options *how)
-{
-    out->mixed = malloc((size_t)samples * sizeof *out->mixed);
-    sheaf_status *st = sheaf__agree_groups(
-        model->context, out->mixed == NULL ? sheaf__no_memory("sums of the reference") : NULL);
-    return TRY(st, sheaf__pairs_mixed(out->mixed, model, &job->train, &job->objective, job->options,
-                                      samples, how));
-}
-
-sheaf_status *sheaf__rank_refer(sheaf__rank *rank, const sheaf__job *job,
-                                const sheaf__evaluate_options *how)
-{
-    const sheaf_train_options *o = job->options;
-    const int64_t each = o->micro_batch * o->accumulate, samples = o->steps * each,
-                  drawn = o->steps > sheaf__subset_rows(&job->train) / each ? 0 : samples;
-    const bool grouped = job->objective.grouped, reads = job->objective.reference && !grouped;
-    sheaf_status *st = NULL;
-    if (grouped)
-        sheaf__batch_refer(sheaf__stepper_batch(rank->stepper));
-    if (reads)
-        st = refer(&rank->reference[0], rank->model, job, &job->train, drawn, how);
-    if (reads && job->objective.mismatched)
-        TRY(st, refer_mixed(&rank->reference[0], rank->model, job, samples, how));
-    if (reads && job->eval.data != NULL)
-        TRY(st, refer(&rank->reference[1], rank->model, job, &job->eval, 0, how));
-    if (job->objective.base && job->adapter != NULL)
-        TRY(st, sheaf__model_load(rank->model, job->base, job->adapter));
-    sheaf__stepper_refer(rank->stepper, rank->reference[0]);
-    return sheaf_in(st, "the reference");
 }

@@ -40,17 +40,18 @@ typedef struct sheaf__rank {
     sheaf__references reference[2];
 } sheaf__rank;
 
-/* sheaf__rank_open - on the device that the options name. Where the base is the reference, without
- * the adapter, until sheaf__rank_refer(). `out` must not move. grid NULL: rank
- * number `rank` of the job alone, which is only planned. Release with sheaf__rank_close also after
- * a failure. */
+/* sheaf__rank_open - on the device that the options name. Where the reference is not the model
+ * as it begins, without the adapter, until sheaf__rank_refer(). `out` must not move. grid NULL:
+ * rank number `rank` of the job alone, which is only planned. Release with sheaf__rank_close also
+ * after a failure. */
 sheaf_status *sheaf__rank_open(sheaf__rank *out, const sheaf__grid *grid, int rank,
                                const sheaf__job *job);
 void sheaf__rank_close(sheaf__rank *rank);
-/* sheaf__rank_refer - of an objective with a reference: makes its sums, of the model as it begins,
- * before the first step and before a checkpoint is read. Collective. how: as sheaf__pairs_sums().
- */
-sheaf_status *sheaf__rank_refer(sheaf__rank *rank, const sheaf__job *job,
+/* sheaf__rank_refer - of an objective with a reference (reference.c): its sums, of the model as it
+ * begins, before the first step and before a checkpoint is read. Collective.
+ *   origin  of the model: sheaf__origin_text()
+ *   how     as sheaf__pairs_sums() */
+sheaf_status *sheaf__rank_refer(sheaf__rank *rank, const sheaf__job *job, const char *origin,
                                 const sheaf__evaluate_options *how);
 
 /* sheaf__evaluates - do the options have evaluations during training? */

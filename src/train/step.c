@@ -618,6 +618,22 @@ static sheaf_status *judge(sheaf__step_result *out, sheaf__stepper *s, int64_t d
     return NULL;
 }
 
+/* Where the reference is the model as it begins, both have the same sums in the first step: the
+ * loss of dpo is then log 2, to the last bit. */
+static sheaf_status *check_start(const sheaf__stepper *s, int64_t done,
+                                 const sheaf__step_result *out)
+{
+    const sheaf__objective *o = s->options.objective;
+    const double *reward = out->sums.reward;
+    if (done > 0 || s->pairs.reference.row == NULL || o->base || o->folder != NULL ||
+        !(o->pairs || o->judged) || (reward[0] == 0 && reward[1] == 0))
+        return NULL;
+    sheaf_status *st = sheaf_fail(SHEAF_E_NUMBER, "step 1: rewards");
+    sheaf_expected(st, "0: the reference is the model as it begins");
+    sheaf_found(st, "%.9g of chosen answers, %.9g of others", reward[0], reward[1]);
+    return sheaf_try_this(st, "remove OUT/reference, so that its sums are made anew");
+}
+
 sheaf_status *sheaf__stepper_run(sheaf__step_result *out, sheaf__stepper *s, int64_t done,
                                  double lr)
 {
@@ -628,6 +644,7 @@ sheaf_status *sheaf__stepper_run(sheaf__step_result *out, sheaf__stepper *s, int
     if (st == NULL && !s->options.plans)
         count_labels(s, done, out);
     TRY(st, run_accumulators(s, done, out));
+    TRY(st, check_start(s, done, out));
     sheaf__activity_step(s->context->activity, done + 1, 0);
     sheaf__activity_phase(s->context->activity, "update");
     const double began = time_of(s->context), waited = waiting_of(s->context);

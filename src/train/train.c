@@ -58,7 +58,9 @@ static void note_sets(const sheaf__run *r)
     const sheaf__objective *objective = &r->job.objective;
     if (objective->reference)
         sheaf_note(r->hooks->events, "the reference is %s",
-                   objective->base ? "the base model" : "the model as it begins");
+                   objective->folder != NULL ? objective->folder
+                   : objective->base         ? "the base model"
+                                             : "the model as it begins");
     const int64_t rows = sheaf__subset_rows(&r->job.train), each = o->micro_batch * o->accumulate;
     if (o->epochs > 0) {
         const double wanted = o->epochs * (double)rows, read = (double)each * (double)o->steps;
@@ -192,19 +194,17 @@ static sheaf_status *train_rank(void *arg, const sheaf__grid *grid)
     rank.context.activity = sheaf_comm_activity(comm);
     TRY(st, sheaf__run_state_init(&s, &rank, o));
     TRY(st, note_devices(r, comm, rank.device));
-    if (r->job.objective.reference) { /* its passes are collective */
-        const sheaf_events events = sheaf__run_events(r);
-        st = sheaf_comm_agree(comm, st);
-        TRY(st,
-            sheaf__rank_refer(&rank, &r->job,
-                              &(sheaf__evaluate_options){ .micro_batch = o->micro_batch,
-                                                          .stop = &r->interrupt,
-                                                          .events = me == 0 ? &events : NULL }));
-    }
     s.usage = (sheaf__usage){ .rank = &rank, .grid = grid };
     s.slow.window = SILENCES * o->heartbeat;
     if ((st = know_origin(r, comm, st)) != NULL)
         goto done;
+    if (r->job.objective.reference) { /* its passes are collective */
+        const sheaf_events events = sheaf__run_events(r);
+        st = sheaf__rank_refer(&rank, &r->job, r->origin_text,
+                               &(sheaf__evaluate_options){ .micro_batch = o->micro_batch,
+                                                           .stop = &r->interrupt,
+                                                           .events = me == 0 ? &events : NULL });
+    }
     if (o->resume)
         st = sheaf__resume_from(&from, r, store, comm, &rank, &s);
     if (st != NULL)

@@ -46,6 +46,7 @@ check "it learns" awk -v first="$(metric one 1 loss)" -v last="$(metric one 3 lo
 alike "losses that are added, in bfloat16" --objective dpo --loss-type sigmoid,sft --loss-weights 1,0.5 --ld-alpha 0.5 --dtype bfloat16 -- "--tp 2" "--dp 2 --keep-activations none"
 alike "simpo of all weights" --objective simpo --method full --accumulators 2 --cpo-alpha 0.5 -- "--tp 3" "--dp 2 --offload moments"
 alike "rows of like length" --objective ipo --group-by-length -- "--tp 2"
+alike "wpo" --objective dpo --use-weighting --f-divergence-type js_divergence -- "--tp 3" "--tp 2 --dp 2 --keep-activations none"
 alike "orpo" --objective orpo -- "--tp 2 --dp 2"
 awk 'NR % 3 { sub(/"chosen"/, "\"completion\""); sub(/, "rejected".*/, ", \"label\": true}") }
     NR % 3 == 0 { sub(/"chosen": "[^"]*", "rejected"/, "\"completion\""); sub(/}$/, ", \"label\": false}") }
@@ -58,7 +59,11 @@ runs "and goes on" 0 'step 3/3' train --out "$work/half" --resume --max-time 0 -
 check "to the bytes of one run" equal one half
 runs "of micro-batches of two at least" 2 '--micro-batch.*at least 2 with kto' train "${data[@]}" --steps 1 --objective kto --out "$work/none"
 data=(--model "$model" --data "$work/pairs.jsonl")
-runs "pairs are no judged answers" 3 'label.*true or false.*--objective dpo for pairs' train "${data[@]}" --steps 1 --micro-batch 2 --objective kto --out "$work/none"
+check "from pairs, chosen answers and then rejected ones" run one --objective kto --steps 1 --micro-batch 48 --no-shuffle
+sed 's/"chosen"/"completion"/; s/, "rejected".*}/, "label": true}/' "$work/pairs.jsonl" >"$work/apart.jsonl"
+sed 's/"chosen": "[^"]*", "rejected"/"completion"/; s/}$/, "label": false}/' "$work/pairs.jsonl" >>"$work/apart.jsonl"
+data=(--model "$model" --data "$work/apart.jsonl")
+check "which are these" eval 'run other --objective kto --steps 1 --micro-batch 48 --no-shuffle && equal one other'
 sed 's/"prompt"/"margin": 0.5, &/' "$work/pairs.jsonl" >"$work/margins.jsonl"
 data=(--model "$model" --data "$work/margins.jsonl")
 alike "reward" --objective reward --center-rewards-coefficient 0.01 -- "--tp 2" "--tp 3 --threads 4" "--dp 2" "--tp 2 --dp 4 --keep-activations none" "--offload weights"
@@ -81,6 +86,30 @@ for way in "--save-every 1 --max-time 0.0001" "--max-time 0.0001 --dp 2"; do
     check "to the bytes of one run" equal whole half
     check "and its losses" test "$(metric whole 1,3 loss)" = "$(metric half 1,3 loss)"
 done
+# ---- the reference is kept ----
+kept() { # kept NAME: a copy of a run that has stopped after its first step
+    rm -rf "${work:?}/$1"
+    cp -r "$work/stopped" "$work/$1"
+}
+damage() { # damage RUN OFFSET...: bytes of its reference
+    local run=$1 at
+    shift
+    for at; do printf '\001' | dd of="$work/$run/reference" bs=1 seek="$at" conv=notrunc 2>/dev/null; done
+}
+check "a run that stops" eval 'run stopped --objective dpo --beta 0.5 --max-time 0.0001 >/dev/null || test $? = 3'
+check "has its reference: a key and a number of each row" test "$(stat -c %s "$work/stopped/reference")" = $((32 + 8 * 48))
+for way in 0 "$(seq -s ' ' 38 8 414)"; do # its key, or every number
+    kept half
+    # shellcheck disable=SC2086
+    check "damaged" damage half $way
+    runs "goes on" 0 'step 3/3' train --out "$work/half" --resume --max-time 0
+    [ "$way" = 0 ] && check "with another one's it makes its own" equal whole half
+    [ "$way" = 0 ] || check "which is read" eval '! equal whole half'
+done
+kept half
+rm -rf "$work"/half/checkpoints/step-*
+check "damaged before the first step" damage half 39
+runs "is found" 3 'step 1: rewards.*expected: +0: the reference is the model as it begins' train --out "$work/half" --resume --max-time 0
 runs "with no other beta" 2 '--beta cannot change.*expected: +0.5' train --out "$work/half" --resume --steps 4 --beta 0.1
 runs "nor objective" 2 '--objective cannot change.*expected: +dpo' train --out "$work/half" --resume --steps 4 --objective ipo
 
@@ -110,6 +139,17 @@ check "so that both are one" equal one whole
 check "dpo's losses by their own names" eval 'run one --objective hinge && run other --objective dpo --loss-type hinge'
 check "are the same" equal one other
 
+check "another adapter" fresh other --adapter "$work/start/adapter" --objective dpo --beta 0.5 --reference "$work/whole/adapter"
+check "which is named" grep -q "the reference is $work/whole/adapter" "$work/said"
+check "makes another run" eval 'fresh one --adapter "$work/start/adapter" --objective dpo --beta 0.5 && ! equal one other'
+check "an adapter that is its own reference" fresh one "${again[@]}" --reference "$work/whole/adapter" --tp 2 --dp 2
+check "is the start" equal one start
+check "another model, whose bytes are the base's" eval 'cp -r "$model" "$work/copy" && fresh one "${again[@]}" --reference "$work/copy"'
+check "is the base" equal one base
+check "one of another shape" "$sheaf" init mini "$work/mini" --seed 1 --quiet
+runs "is refused" 3 'mini: .*the tensors of the model that is trained' train "${data[@]}" --steps 1 --objective dpo --reference "$work/mini" --out "$work/no"
+check "and leaves nothing" test ! -e "$work/no"
+
 # ---- evaluation ----
 evals() { sed -n 's/.*"eval_loss": \([0-9.e-]*\), "eval_accuracy": \([0-9.]*\), "eval_tokens": \([0-9]*\).*/\1 \2 \3/p' "$work/$1/metrics.jsonl"; }
 check "with pairs held out" run seen --objective dpo --beta 0.5 --eval-split 0.25 --eval-every 1
@@ -120,6 +160,9 @@ check "from another file" run one --objective dpo --beta 0.5 --eval-data "$work/
 check "which has all" awk -v all="$(evals one)" 'BEGIN { split(all, x, " "); exit !(x[1] < 0.5 && x[2] > 0.9 && x[3] == 24) }'
 check "after one step of no size, what it trained on" run one --objective dpo --loss-type sigmoid,sft --ld-alpha 0.3 --eval-data "$work/pairs.jsonl" --steps 1 --micro-batch 24 --lr 1e-30
 check "has the same loss" near "$(metric one 1 loss)" "$(evals one | cut -d' ' -f1)" 2e-6
+check "as with pairs that the model is not sure of" run one --objective dpo --use-weighting --eval-data "$work/pairs.jsonl" --steps 1 --micro-batch 24 --accumulate 1 --lr 1e-30
+check "the same loss, too" near "$(metric one 1 loss)" "$(evals one | cut -d' ' -f1)" 2e-6
+check "which is less" awk -v loss="$(metric one 1 loss)" 'BEGIN { exit !(loss > 0 && loss < 0.6) }'
 check "and equal answers are not right" awk -v all="$(evals one)" 'BEGIN { split(all, x, " "); exit !(x[2] == 0) }'
 
 evaluated() { "$sheaf" eval "$@" 2>"$work/said" >"$work/stdout" || { cat "$work/said"; return 1; }; }
@@ -183,6 +226,9 @@ for spec in cogvlm-tiny minicpmv-tiny qwen2_5_vl-tiny; do
     alike "$spec: judged ones" --objective kto --beta 1 --steps 3 --micro-batch 3 --accumulate 2 --lr 1e-2 -- "--tp 3" "--dp 2"
     check "$spec: the drift of one answer is the reward" near "$(metric one 3 kl)" "$(metric one 3 rewards/chosen)" 1e-12
     check "$spec: which is above 0" awk -v kl="$(metric one 3 kl)" 'BEGIN { exit !(kl > 0.1) }'
+    data=(--model "$work/$spec.model" --data "$work/shown.jsonl")
+    check "$spec: pairs as judged answers" run one --objective kto --steps 1 --micro-batch 8 --lr 1e-2
+    check "$spec: all of both kinds" grep -q '"rewards/accuracies": 0,' "$work/one/metrics.jsonl"
 done
 tiny=(train --model "$work/cogvlm-tiny.model" --steps 1 --micro-batch 2 --out "$work/no")
 sed 's/"rejected_images": \["adam7_rgb8/"rejected_images": ["no/' "$work/shown.jsonl" >"$work/other.jsonl"
@@ -192,7 +238,14 @@ rm -rf "$work/no"
 sed 's/"completion": \[/&{"role": "assistant", "content": "Hm."}, {"role": "user", "content": "Well?"}, /; s/"completion"/"rejected": [{"role": "assistant", "content": "No."}], "chosen"/' "$work/seen.jsonl" | head -1 >"$work/turns.jsonl"
 runs "answers that CogVLM does not learn" 3 'line 1: .*one answer behind the prompt' "${tiny[@]}" --data "$work/turns.jsonl" --objective dpo
 runs "a folder of pictures" 3 'a file of records that name their picture' "${tiny[@]}" --data "$SHEAF_SOURCE_ROOT/tests/data/images" --objective dpo
-runs "pairs of ids with a model that sees" 3 'JSON records of pairs' "${tiny[@]}" --data "$work/none.safetensors" --objective dpo
+python3 - "$work/ids.safetensors" <<'END'
+import json, struct, sys
+head = json.dumps({"%s.%s" % (s, t): {"dtype": "I32", "shape": [1, 2], "data_offsets": [8 * i, 8 * i + 8]} for i, (s, t) in enumerate((s, t) for s in ("chosen", "rejected") for t in ("input_ids", "labels"))})
+open(sys.argv[1], "wb").write(struct.pack("<Q", len(head)) + head.encode() + struct.pack("<8i", *[1] * 8))
+END
+for objective in dpo kto; do
+    runs "pairs of ids with a model that sees, $objective" 3 'JSON records of pairs' "${tiny[@]}" --data "$work/ids.safetensors" --objective $objective
+done
 data=(--model "$model" --data "$work/pairs.jsonl")
 
 # ---- what a pair's answers are ----
@@ -264,7 +317,10 @@ runs "beta alone" 2 '--beta .*expected: none with --objective sft' "${no[@]}" --
 runs "a reference that simpo has not" 2 '--reference .*expected: none with --objective simpo' "${no[@]}" --objective simpo --reference base
 runs "an unknown objective" 2 '--objective .*expected: sft, dpo' "${no[@]}" --objective dqo
 runs "an unknown loss" 2 '--loss-type .*expected: sigmoid, hinge.*found: +.aot' "${no[@]}" --objective dpo --loss-type aot
-runs "an unknown reference" 2 '--reference .*expected: start or base' "${no[@]}" --objective dpo --reference adapter
+runs "an unknown divergence" 2 '--f-divergence-type .*expected: reverse_kl, forward_kl' "${no[@]}" --objective dpo --f-divergence-type kl
+runs "a coefficient that nothing reads" 2 '--f-alpha-divergence-coef .*expected: none' "${no[@]}" --objective dpo --f-alpha-divergence-coef 0.3
+runs "weights of pairs and tokens" 2 '--loss-type .*no sft with --use-weighting' "${no[@]}" --objective dpo --loss-type sigmoid,sft --use-weighting
+runs "an unknown reference" 2 '--reference .*expected: start or base, or the folder' "${no[@]}" --objective dpo --reference adapter
 runs "robust without a share" 2 '--label-smoothing .*expected: above 0 for the loss .exo_pair' "${no[@]}" --objective dpo --loss-type exo_pair
 runs "a plan says so, too" 2 '--pack .*expected: none with --objective dpo' plan "${data[@]}" --objective dpo --pack
 absent "nothing is written" "$work/no"
@@ -275,7 +331,7 @@ for ((i = 0; i < 24; i++)); do # rows long enough for activations to count
     printf '{"prompt": "%060d", "chosen": " yes %0*d", "rejected": " no."}\n' $i $((10 + i)) $i
 done >"$work/long.jsonl"
 for flags in "--objective dpo" "--objective dpo --tp 3" "--objective dpo --method full --dtype bfloat16" "--objective dpo --keep-activations none" \
-    "--objective reward" "--objective reward --method full --tp 2" "--objective cpo --dp 2 --accumulate 2" "--objective dpo --eval-split 0.25 --eval-every 1"; do
+    "--objective reward" "--objective reward --method full --tp 2" "--objective cpo --dp 2 --accumulate 2" "--objective orpo" "--objective simpo --dtype bfloat16" "--objective dpo --use-weighting" "--objective kto" "--objective dpo --eval-split 0.25 --eval-every 1"; do
     # shellcheck disable=SC2086
     check "planned and measured: $flags" predicted "$model" "$work/long.jsonl" --micro-batch 4 $flags
 done
