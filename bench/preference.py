@@ -54,7 +54,7 @@ def measure(args, model, dtype):
         found["sheaf"].append(ours(args, model, dtype, flags))
         found["trl"].append(theirs(args, model, dtype, data))
     if abs(found["sheaf"][0]["loss"] - found["trl"][0]["losses"][0]) > (1e-4 if dtype == "float32" else 2e-2):
-        sys.exit("preference: not the same work: first loss %g, TRL's %g" % (found["sheaf"][0]["loss"], found["trl"][0]["losses"][0]))
+        sys.exit("preference: both begin with log 2, but the first loss is %g, TRL's %g" % (found["sheaf"][0]["loss"], found["trl"][0]["losses"][0]))
     before = max(0, min(r["before"] for r in found["sheaf"]) - min(r["before"] for r in found["sheaf_sft"]))
     step = min(r["median_step"] for r in found["sheaf"])
     rival = min(statistics.median(r["step_seconds"][1:]) for r in found["trl"])
