@@ -133,4 +133,25 @@ if [ -n "$untested" ] || [ $operations -lt 40 ]; then
 else
     printf 'ok - %d operations on tensors have tests\n' $operations
 fi
+# Texts below the command name fields in backquotes, which each face spells (base/spell.h), and no flags: but in commands
+# to type, of other programs too, and as what plan's JSON calls "flags". A field is a row of a table of settings, or of a
+# struct (positions) or a request (messages) alone.
+typed='(sheaf [a-z]+|python3 -m sheaf|\{\+[a-z]+\}|(llama-|docker |srun|zstd|hf )[a-z-]*|"/adapter|" --|plan --json|--(gres|local_tokenizer|long|mmproj|repo-type))[^;,)]*'
+texts=$(grep -rlE -e '"[^"]*(--[a-z]|`[a-z])' "$root/src" --include='*.c' --include='*.h' |
+    grep -vE '_test\.c$|/src/(cli|driver)/|/src/plan/fit\.c' | LC_ALL=C sort |
+    while IFS= read -r file; do
+        gcc -fpreprocessed -dD -E -w "$file" 2>/dev/null
+    done | sed -E "s/'\\\\?\"'//g" | tr '\n' ' ' | sed -E 's/([^\\])"[[:space:]\\]*(PRI[a-zA-Z0-9]+[[:space:]\\]*)?"/\1/g' |
+    grep -oE '"([^"\\]|\\.)*"')
+flags=$(sed -E "s@$typed@@g" <<<"$texts" | grep -E -e '--[a-z]' || true)
+fields=$(grep -oE '`(no-)?[a-z][a-z0-9-]*[` ]' <<<"$texts" | sed -E 's/^`(no-)?//; s/.$//')
+unknown=$(LC_ALL=C comm -23 <(LC_ALL=C sort -u <<<"$fields") <(find "$root/src/library" "$root/src/cli" -name '*.[ch]' -exec cat {} + | tr '\n' ' ' |
+    grep -oE '\{ *"[a-z0-9-]+", *(\(unsigned\) *)?[A-Z]' | cut -d'"' -f2 | sed 's@^no-@@' | cat - <(printf 'messages\npositions\n') | LC_ALL=C sort -u))
+named=$(wc -l <<<"$fields")
+if [ -n "$flags$unknown" ] || [ "$named" -lt 400 ]; then
+    printf 'not ok - of %d fields in texts no rows of a table: %s; flags: %s\n' "$named" "$(tr '\n' ' ' <<<"$unknown")" "$(printf '%s' "$flags" | head -n 5 | tr '\n' ' ')"
+    bad=1
+else
+    printf 'ok - texts below the command name %d fields and no flags\n' "$named"
+fi
 exit $bad

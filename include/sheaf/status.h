@@ -1,7 +1,8 @@
 /* status.h - what a fallible function returns: NULL for success, or why not.
  *
  * A status says where it happened, what was expected, what was found and what
- * to try. The library never prints or exits; the command prints a status with
+ * to try; it names a field of the caller's by "`lora-rank`", and with a value
+ * by "`lora-rank 8`". The library never prints or exits; the command prints a status with
  * sheaf_status_print() and turns its code into an exit code. */
 #pragma once
 

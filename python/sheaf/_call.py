@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, List, Optional, TypeVar
 
 from . import _structs as c
 from ._library import check, decoded, error_of, lib
-from .errors import Stopped
+from .errors import Stopped, spelled
 
 log = logging.getLogger("sheaf")
 Result = TypeVar("Result")
@@ -74,7 +74,7 @@ def event_of(struct: Any) -> Event:
     kind = KINDS[struct.kind] if 0 <= struct.kind < len(KINDS) else "note"
     return Event(
         kind,
-        decoded(struct.text),
+        spelled(decoded(struct.text)),
         struct.done,
         struct.total,
         copied(Step, struct.step) if kind == "step" else None,

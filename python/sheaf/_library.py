@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Dict, Optional, Sequence, Union
 
 from . import _structs as c
-from .errors import BY_CODE, Error
+from .errors import BY_CODE, Error, spelled
 
 StrPath = Union[str, "os.PathLike[str]"]
 
@@ -84,10 +84,10 @@ def error_of(status: Optional[int]) -> Optional[Error]:
     try:
         kind = BY_CODE.get(lib.sheaf_status_code(status), Error)
         return kind(
-            decoded(lib.sheaf_status_where(status)),
-            decoded(lib.sheaf_status_expected(status)),
-            decoded(lib.sheaf_status_found(status)),
-            decoded(lib.sheaf_status_try(status)),
+            spelled(decoded(lib.sheaf_status_where(status))),
+            spelled(decoded(lib.sheaf_status_expected(status))),
+            spelled(decoded(lib.sheaf_status_found(status))),
+            spelled(decoded(lib.sheaf_status_try(status))),
             lib.sheaf_status_errno(status),
         )
     finally:

@@ -2,7 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from typing import Dict, Type
+
+# As base/spell.h has them: "`tp 4`"; what stands in double quotes is a record's or a file's.
+FIELD = re.compile(r'"[^"]*"|`([a-z][a-z0-9-]*)(?: ([^`\n]+))?`')
+
+
+def _keyword(found: "re.Match[str]") -> str:
+    if found[1] is None:
+        return found[0]
+    return f"{found[1].replace('-', '_')}={found[2] or ''}"
+
+
+def spelled(text: str) -> str:
+    """A text of the library, with the fields that it names as keywords: "`lora-rank 8`" is lora_rank=8."""
+    return FIELD.sub(_keyword, text)
 
 
 class Error(Exception):

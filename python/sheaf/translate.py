@@ -12,7 +12,7 @@ import re
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from ._library import check, decoded, encoded, lib
-from .errors import ArgumentError, DataError, Error, SystemRefused, Unsupported
+from .errors import FIELD, ArgumentError, DataError, Error, SystemRefused, Unsupported
 from .runs import line_of
 
 try:
@@ -170,7 +170,10 @@ COPY, ONLY = 0, 1  # sheaf_foreign_kind
 
 
 def text_of(value: Optional[bytes]) -> Optional[str]:
-    return None if value is None else decoded(value)
+    """With its fields as flags of sheaf train."""
+    if value is None:
+        return None
+    return FIELD.sub(lambda m: m[0] if m[1] is None else f"--{m[1]} {m[2] or ''}".rstrip(), decoded(value))
 
 
 class Translation:

@@ -11,7 +11,7 @@ from . import _structs as c
 from . import arrays
 from ._call import Call, Event, copied
 from ._library import Held, StrPath, check, chosen, decoded, dtype_number, encoded, facts, lib, texts
-from .errors import Unsupported
+from .errors import Unsupported, spelled
 from .keywords import strict
 
 OnEvent = Optional[Callable[[Event], None]]
@@ -203,7 +203,7 @@ def verify(
         found: List[Finding] = []
         for i in range(lib.sheaf_verification_count(out)):
             f = lib.sheaf_verification_finding(out, i).contents
-            words = [decoded(getattr(f, n)) for n in ("code", "path", "tensor", "expected", "found", "cure")]
+            words = [spelled(decoded(getattr(f, n))) for n in ("code", "path", "tensor", "expected", "found", "cure")]
             found.append(Finding(SEVERITIES[f.severity], *words))
         known = {name: "" if value is None else value for name, value in facts(it).items()}
     finally:

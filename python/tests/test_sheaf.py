@@ -20,6 +20,7 @@ from unittest import mock
 
 import sheaf
 from sheaf import _structs, runs
+from sheaf.errors import spelled
 
 ROOT = Path(os.environ["SHEAF_SOURCE_ROOT"])
 COMMAND = os.environ.get("SHEAF_COMMAND", f"{Path(sheaf.__file__).parent}/native/sheaf")
@@ -281,6 +282,16 @@ class Training(InFolder):
         with self.assertRaises(sheaf.ArgumentError) as caught:
             self.train("run", lora_rnak=4)
         self.assertIn("lora-rank", caught.exception.try_)
+
+    def test_errors_name_keywords(self):
+        with self.assertRaises(sheaf.ArgumentError) as caught:
+            self.train("run", tp=9)
+        self.assertEqual(caught.exception.where, "tp=")
+        self.assertNotIn("`", str(caught.exception))
+        with self.assertRaises(sheaf.ArgumentError) as caught:
+            self.train("run", warmup=2, schedule="wsd")
+        self.assertEqual((caught.exception.where, caught.exception.expected), ("schedule=wsd", "decay_steps=N beside it"))
+        self.assertEqual(spelled('"`tp`" is no `lora-rank 8`'), '"`tp`" is no lora_rank=8')
 
     def test_notes_go_to_the_logger(self):
         with self.assertLogs("sheaf", logging.DEBUG) as logged:

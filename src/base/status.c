@@ -104,6 +104,14 @@ void sheaf__status_replace(sheaf_status *st, const char *from, const char *to)
             set_line(st, i, sheaf__replaced(st->line[i], from, to));
 }
 
+sheaf_status *sheaf__status_spell(sheaf_status *st, sheaf__is_key *is_key)
+{
+    for (int i = 0; st != NULL && st != &no_memory && i < LINES; i++)
+        if (st->line[i] != NULL)
+            set_line(st, i, sheaf__spell_fields(st->line[i], is_key));
+    return st;
+}
+
 sheaf_status *sheaf_status_copy(const sheaf_status *st)
 {
     if (st == NULL || st == &no_memory)

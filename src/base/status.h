@@ -2,6 +2,7 @@
  * of an allocation. */
 #pragma once
 
+#include "base/spell.h"
 #include "sheaf/status.h"
 
 /* TRY - the next step of several: `call` runs, and its status lands in `st`, unless a step before
@@ -47,3 +48,5 @@ sheaf_status *sheaf__found_errno(sheaf_status *st, int error);
 char *sheaf__replaced(const char *text, const char *from, const char *to);
 /* sheaf__status_replace - does so in the four answers of a status; NULL stays NULL. */
 void sheaf__status_replace(sheaf_status *st, const char *from, const char *to);
+/* sheaf__status_spell - spells the fields in the four answers; gives `st` back, NULL or not. */
+sheaf_status *sheaf__status_spell(sheaf_status *st, sheaf__is_key *is_key);

@@ -413,19 +413,19 @@ sheaf_status *sheaf__quantised_twice(const char *name)
     sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "tensor '%s'", name);
     sheaf_expected(st, "a plain base, to be quantised");
     sheaf_found(st, "a base that is quantised already; quantised twice it would lose twice");
-    return sheaf_try_this(st, "leave --quantize out: the base is used as it is stored");
+    return sheaf_try_this(st, "leave `quantize` out: the base is used as it is stored");
 }
 
 sheaf_status *sheaf__quantise_unknown(const char *path, const char *config)
 {
     sheaf_status *st = sheaf__quantization_refusal(config);
     if (st != NULL)
-        return sheaf_in(st, "%s: --quantize", path);
+        return sheaf_in(st, "%s: `quantize`", path);
     const bool has_config = config != NULL;
-    st = sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: --quantize", path);
+    st = sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: `quantize`", path);
     sheaf_expected(st, "a model whose architecture sheaf knows, and its config");
     sheaf_found(st, has_config ? "an architecture that is not known" : "no config");
-    return sheaf_try_this(st, has_config ? "leave --quantize out" : "--config FILE");
+    return sheaf_try_this(st, has_config ? "leave `quantize` out" : "`config FILE`");
 }
 
 static sheaf_status *choose(quantising *q, sheaf_quantize as,

@@ -276,15 +276,17 @@ static void bash(FILE *to)
  * marks are written as `quote`. */
 static void brief(FILE *to, const char *help, const char *special, const char *quote)
 {
-    for (; *help != '\0' && *help != ';'; help++) {
-        if (*help == '\'') {
+    char *text = sheaf__spell_fields(help, NULL);
+    for (const char *at = text; at != NULL && *at != '\0' && *at != ';'; at++) {
+        if (*at == '\'') {
             fputs(quote, to);
             continue;
         }
-        if (strchr(special, *help) != NULL)
+        if (strchr(special, *at) != NULL)
             fputc('\\', to);
-        fputc(*help, to);
+        fputc(*at, to);
     }
+    free(text);
 }
 
 #define ZSH_SPECIAL "[]:\\"

@@ -60,7 +60,7 @@ bool sheaf__launcher_is_hydra(void)
 
 static sheaf_status *none(const char *mpi)
 {
-    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "--transport mpi");
+    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "`transport mpi`");
     sheaf_expected(st, mpi == NULL ? "sheaf-openmpi.so or sheaf-mpich.so%s" : "sheaf-%s.so",
                    mpi == NULL ? "" : mpi);
     sheaf__module_searched(st);
@@ -75,7 +75,7 @@ sheaf_status *sheaf__plugin_find(char **path, const char *mpi)
     *path = NULL;
     if (mpi != NULL && strchr(mpi, '/') != NULL) {
         *path = strdup(mpi);
-        return *path == NULL ? sheaf__no_memory("--mpi") : NULL;
+        return *path == NULL ? sheaf__no_memory("`mpi`") : NULL;
     }
     if (mpi == NULL || *mpi == '\0')
         mpi = sheaf__launcher_look().mpi;

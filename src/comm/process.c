@@ -173,13 +173,13 @@ static void leave(int code, void *self)
 
 static sheaf_status *not_together(const sheaf__launcher *launcher, int found, const char *library)
 {
-    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "--transport mpi");
+    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "`transport mpi`");
     sheaf_expected(st, "%d processes that %s started together", launcher->processes,
                    launcher->name);
     sheaf_found(st, "each for itself: %s finds %d", library, found);
     return sheaf_try_this(st,
-                          "the launcher and the MPI must be of one kind: --mpi openmpi with Open "
-                          "MPI's mpirun or srun --mpi=pmix, --mpi mpich with MPICH's mpirun or "
+                          "the launcher and the MPI must be of one kind: `mpi openmpi` with Open "
+                          "MPI's mpirun or srun --mpi=pmix, `mpi mpich` with MPICH's mpirun or "
                           "srun --mpi=pmi2");
 }
 
@@ -326,11 +326,11 @@ sheaf_status *sheaf__process_check(const sheaf_comm *all, int ranks)
 {
     if (ranks == sheaf__all_count(all))
         return NULL;
-    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--transport mpi");
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "`transport mpi`");
     sheaf_expected(st, "%d process%s, one for each rank", ranks, ranks == 1 ? "" : "es");
     sheaf_found(st, "%d", sheaf__all_count(all));
-    return sheaf_try_this(st, "start as many with mpirun -n or srun -n, or none: with --transport "
-                              "mpi sheaf starts them itself");
+    return sheaf_try_this(st, "start as many with mpirun -n or srun -n, or none: with `transport "
+                              "mpi` sheaf starts them itself");
 }
 
 sheaf_status *sheaf__process_run(sheaf_comm *all, int ranks, const int *color, int groups,

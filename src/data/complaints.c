@@ -58,7 +58,7 @@ static void warn_of_left_out(sheaf__complaints *c, const char *path, int64_t rec
     }
     sheaf__text_bytes(&line, "", 0);
     sheaf_warn(c->events,
-               "%s: %" PRId64 " of %" PRId64 " records are bad and left out (--on-bad skip): %s",
+               "%s: %" PRId64 " of %" PRId64 " records are bad and left out (`on-bad skip`): %s",
                path, c->count, records, line.at == NULL ? "(no memory to list them)" : line.at);
     sheaf__text_release(&line);
     c->left_out = c->count;

@@ -64,7 +64,7 @@ static sheaf_status *take_mark(char **out, const sheaf__record *record,
         sheaf_found(sheaf_expected(st, "'<image>' once, in the first question: the one picture "
                                        "stands in front of it"),
                     "%" PRId64 " of them", marks);
-    return sheaf_try_this(st, "give the picture (--image FILE, or \"image\" in the record), or "
+    return sheaf_try_this(st, "give the picture (`image FILE`, or \"image\" in the record), or "
                               "write another text: '<image>' is the place of a picture");
 }
 

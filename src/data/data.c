@@ -223,7 +223,7 @@ sheaf_status *sheaf__data_hash(sheaf_data *data)
 static void note_unused_cache(const sheaf_data_options *o, const char *why)
 {
     if (o->cache != NULL && o->cache[0] != '\0')
-        sheaf_note(o->events, "--data-cache %s has no effect: %s", o->cache, why);
+        sheaf_note(o->events, "`data-cache %s` has no effect: %s", o->cache, why);
 }
 
 /* Texts with pictures, or without. */
@@ -247,7 +247,7 @@ static sheaf_status *check_unused_tokenizer(const sheaf_data_options *o)
                            ? sheaf__choose_tokenizer(&unused, o->tokenizer, NULL, o->config->vocab)
                            : sheaf__tokenizer_open(&unused, o->tokenizer);
     if (st == NULL)
-        sheaf_note(o->events, "--tokenizer %s has no effect: these data hold token ids",
+        sheaf_note(o->events, "`tokenizer %s` has no effect: these data hold token ids",
                    o->tokenizer);
     sheaf__tokenizer_close(unused);
     return st;
@@ -273,7 +273,7 @@ static sheaf_status *check_order(const sheaf_data *data, const sheaf_data_option
     if ((!o->pack && !o->by_length) || data->images == NULL)
         return NULL;
     sheaf_status *st =
-        sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, o->pack ? "--pack" : "--group-by-length"),
+        sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, o->pack ? "`pack`" : "`group-by-length`"),
                        "texts or token ids of a model without a vision tower");
     sheaf_found(st, "one of family %s", sheaf_family_name(o->config->family));
     return sheaf_try_this(st, "leave it out: a micro-batch is padded to its own longest row");
@@ -322,7 +322,7 @@ static sheaf_status *open_one(sheaf_data **out, const char *path, const sheaf_da
     if (st == NULL && sheaf__ends_with(path, ".safetensors")) {
         note_unused_cache(options, "these data hold token ids");
         if (options->fields != NULL && options->fields[0] != '\0')
-            sheaf_note(options->events, "--fields %s has no effect: these data hold token ids",
+            sheaf_note(options->events, "`fields %s` has no effect: these data hold token ids",
                        options->fields);
         st = check_unused_tokenizer(options);
     }
@@ -357,11 +357,11 @@ static sheaf_status *open_several(sheaf_data **out, sheaf__data_list *list,
 sheaf_status *sheaf_data_open(sheaf_data **out, const char *path, const sheaf_data_options *options)
 {
     if (options->seq < 0)
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--seq"), "1 or more"),
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`seq`"), "1 or more"),
                            "%" PRId64, options->seq);
     if (options->pack && options->seq == 0)
-        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--pack"),
-                              "--seq N beside it, the length of packed rows");
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`pack`"),
+                              "`seq N` beside it, the length of packed rows");
     sheaf__data_list list;
     sheaf_data *data = NULL;
     sheaf_status *st = sheaf__data_list_read(&list, path, options->weights);
@@ -418,7 +418,7 @@ void sheaf_data_close(sheaf_data *data)
 void sheaf_data_note_unused(const sheaf_data *data, const char *path, const char *prompt_template,
                             const char *date, const char *query, const sheaf_events *events)
 {
-    const char *const option[] = { "--template", "--date" }, *const value[] = { prompt_template,
+    const char *const option[] = { "`template`", "`date`" }, *const value[] = { prompt_template,
                                                                                 date };
     for (int i = 0; i < 2 && data != NULL && data->prompt_template == NULL; i++)
         if (value[i] != NULL && value[i][0] != '\0')
@@ -426,7 +426,7 @@ void sheaf_data_note_unused(const sheaf_data *data, const char *path, const char
                        option[i], value[i]);
     if (query != NULL && query[0] != '\0' &&
         (path == NULL || sheaf__path_kind(path) == SHEAF_PATH_FILE))
-        sheaf_note(events, "--query has no effect: it is for pictures of a folder");
+        sheaf_note(events, "`query` has no effect: it is for pictures of a folder");
 }
 
 int64_t sheaf_data_memory(const sheaf_data *d)

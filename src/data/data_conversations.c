@@ -38,7 +38,7 @@ static sheaf_status *choose_chat(sheaf__conversations *t, sheaf__text_sources *s
         if (st == NULL)
             sheaf_note(o->events,
                        "prompt template %s, the family's own, as the tokenizer stores none "
-                       "(--template changes it)",
+                       "(`template` changes it)",
                        sheaf__chat_template_name(chat));
     }
     t->chat_encoder.chat = chat;
@@ -73,7 +73,7 @@ static sheaf_status *check_one(const sheaf__text_sources *sources, const char *p
                                       "a file of JSON Lines or a JSON array, or a folder with one");
     sheaf_found(st, "%" PRId64 " such files in it", sources->paths);
     return sheaf_try_this(st,
-                          "one of them: --data %s; or put them together: cat FILE... >ALL "
+                          "one of them: `data %s`; or put them together: cat FILE... >ALL "
                           "(of JSON Lines), in the folder that paths of pictures start from",
                           sources->path[0]);
 }
@@ -286,7 +286,7 @@ sheaf_status *sheaf__conversations_advise(const sheaf__conversations *t, sheaf_s
     if (st == NULL || t == NULL || sheaf_status_code(st) != SHEAF_E_DATA || t->across == 0)
         return st;
     return sheaf_try_this(st,
-                          "--seq %" PRId64 " or more, --on-long skip, or fewer pictures in a "
+                          "`seq %" PRId64 "` or more, `on-long skip`, or fewer pictures in a "
                           "record; what else is bad must be repaired or taken out",
                           t->across);
 }

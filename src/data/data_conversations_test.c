@@ -594,7 +594,7 @@ TEST(test_open__cuts_behind_pictures_alone)
         open_data(&d, &c, text, (sheaf_data_options){ .seq = 20, .on_long = SHEAF_LONG_CUT }),
         SHEAF_E_DATA,
         "all pictures within 20 positions: they are not cut | 44 positions, the last of a "
-        "picture at 26 | --seq 27 or more, --on-long skip");
+        "picture at 26 | `seq 27` or more, `on-long skip`");
     sheaf_config_release(&c);
 }
 

@@ -99,9 +99,9 @@ static sheaf_status *check_row(sheaf_data *data, const sheaf_config *config, int
             "%" PRId32 " positions", images->expert_rows[row]);
     if (last > data->seq) {
         st = sheaf_fail(SHEAF_E_DATA, "row %" PRId64 ": the image", row + 1);
-        sheaf_expected(st, "an end within %" PRId64 " positions, the value of --seq", data->seq);
+        sheaf_expected(st, "an end within %" PRId64 " positions, the value of `seq`", data->seq);
         return sheaf_try_this(sheaf_found(st, "its last is position %" PRId64, last),
-                              "--seq %" PRId64 " or more", last);
+                              "`seq %" PRId64 "` or more", last);
     }
     if (embed == 0 && images->place.needed) {
         st = sheaf_fail(SHEAF_E_DATA, "row %" PRId64, row + 1);

@@ -77,10 +77,10 @@ static sheaf_status *choose_words(reader *in)
     if (st == NULL && in->tokenizer == NULL && !o->config->byte_vocab) {
         st = sheaf_fail(SHEAF_E_UNSUPPORTED, "texts");
         sheaf_expected(st, "a tokenizer.model (sentencepiece) or tokenizer.json in the model's "
-                           "folder, or --tokenizer FILE");
+                           "folder, or `tokenizer FILE`");
         sheaf_found(st, "none%s%s", o->folder == NULL ? "" : " in ",
                     o->folder == NULL ? "" : o->folder);
-        return sheaf_try_this(st, "--tokenizer FILE, the tokenizer of this model; or tokenise "
+        return sheaf_try_this(st, "`tokenizer FILE`, the tokenizer of this model; or tokenise "
                                   "first and give a .safetensors file");
     }
     if (st != NULL)
@@ -115,7 +115,7 @@ static sheaf_status *too_long(reader *in, const sheaf__sequence *s)
     const int64_t image = s->image_position < 0 ? 0 : in->how.layout.patches + 2;
     in->too_long = true;
     sheaf_status *st = sheaf_fail(SHEAF_E_DATA, "text");
-    sheaf_expected(st, "at most %" PRId64 " positions, the value of --seq", in->data->seq);
+    sheaf_expected(st, "at most %" PRId64 " positions, the value of `seq`", in->data->seq);
     return sheaf_found(
         st,
         "%" PRId64 ": %" PRId64 " before the answer (1 for bos, %" PRId64 " for the image, %" PRId64
@@ -202,14 +202,14 @@ static sheaf_status *check_seq(const reader *in, int64_t images)
     const int64_t least = sheaf__sequence_needs(0, 0, &in->how.layout);
     if (seq == 0 || images == 0 || seq >= least)
         return NULL;
-    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--seq");
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "`seq`");
     sheaf_expected(st,
                    "at least %" PRId64 " and the tokens of the prompt: bos, the image's %" PRId64
                    " patches between two marks, "
                    "and 10 positions for the answer",
                    least, patches);
     sheaf_found(st, "%" PRId64 ", in which no record with an image fits", seq);
-    return sheaf_try_this(st, "no --seq: it is then as long as the longest record needs");
+    return sheaf_try_this(st, "no `seq`: it is then as long as the longest record needs");
 }
 
 static sheaf_status *make_rows(reader *in)
@@ -273,8 +273,8 @@ static sheaf_status *take_records(reader *in, const char *path)
     if (st != NULL && in->too_long)
         sheaf_try_this(
             st,
-            "--seq %" PRId64
-            ", or no --seq, holds the longest text; what else is bad must be repaired or taken out",
+            "`seq %" PRId64
+            "`, or no `seq`, holds the longest text; what else is bad must be repaired or taken out",
             in->longest);
     return st;
 }

@@ -422,8 +422,8 @@ TEST(test_seq__is_what_the_longest_record_needs)
     data = NULL;
     CHECK_FAILS(
         open_with(&data, at("captcha"), &config, need - 1), SHEAF_E_DATA,
-        "long-answer.6.png: text | at most 29 positions, the value of --seq | 30: 15 before the answer (1 for bos, 6 for the "
-        "image, 8 for the prompt), 15 for the answer, its end and what must be left | --seq 30");
+        "long-answer.6.png: text | at most 29 positions, the value of `seq` | 30: 15 before the answer (1 for bos, 6 for the "
+        "image, 8 for the prompt), 15 for the answer, its end and what must be left | `seq 30`");
     CHECK_FAILS(open_with(&data, at("captcha"), &config, 20), SHEAF_E_DATA,
                 "8 of 8 records are bad");
     CHECK_FAILS(open_with(&data, at("captcha"), &config, 16), SHEAF_E_ARG,
@@ -589,7 +589,7 @@ TEST(test_words__tokenizer_and_template_are_found_or_given)
     options.prompt_template = options.tokenizer = NULL;
     options.folder = scratch.dir;
     CHECK_FAILS(sheaf_data_open(&data, at("one.png.jsonl"), &options), SHEAF_E_UNSUPPORTED,
-                "--tokenizer FILE");
+                "`tokenizer FILE`");
     char *bytes;
     size_t size;
     CHECK_OK(sheaf__file_read_all(&bytes, &size, tokenizer, 1 << 24));

@@ -23,7 +23,7 @@ sheaf_status *sheaf__data_too_long(const sheaf_data_options *options, int64_t co
                                    int64_t longest, bool texts)
 {
     const bool given = options->seq > 0;
-    const char *limit = given ? "--seq" : sheaf_config_position_key(options->config),
+    const char *limit = given ? "`seq`" : sheaf_config_position_key(options->config),
                *plural = strcmp(unit, "entry") == 0 ? "entries are" : "s are";
     sheaf_status *st = sheaf_fail(SHEAF_E_DATA, "%s %" PRId64, unit, first);
     sheaf_expected(st,
@@ -33,14 +33,14 @@ sheaf_status *sheaf__data_too_long(const sheaf_data_options *options, int64_t co
     sheaf_found(st, "%" PRId64 " tokens; %" PRId64 " %s%s longer than %s, the longest has %" PRId64,
                 first_tokens, count, count > 1 && plural[0] == 'e' ? "" : unit,
                 count == 1 ? " is" : plural, limit, longest);
-    const char *what = texts ? ", or say what becomes of them: --on-long cut or --on-long skip"
+    const char *what = texts ? ", or say what becomes of them: `on-long cut` or `on-long skip`"
                        : options->on_long == SHEAF_LONG_CUT || options->on_long == SHEAF_LONG_SKIP
-                           ? ": none is cut off or left out (--on-long is of texts)"
+                           ? ": none is cut off or left out (`on-long` is of texts)"
                            : ": none is ever cut off";
-    return given ? sheaf_try_this(st, "--seq %" PRId64 ", or split these records%s", longest, what)
+    return given ? sheaf_try_this(st, "`seq %" PRId64 "`, or split these records%s", longest, what)
                  : sheaf_try_this(st,
-                                  "split these records%s; --seq %" PRId64
-                                  " goes beyond what the model was made for",
+                                  "split these records%s; `seq %" PRId64
+                                  "` goes beyond what the model was made for",
                                   what, longest);
 }
 

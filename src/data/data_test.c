@@ -196,7 +196,7 @@ TEST(test_positions__beyond_the_model_are_refused_or_warned_of)
     CHECK_FAILS(
         sheaf_data_open(&data, file, &options), SHEAF_E_DATA,
         "line 2 | at most 10 tokens, the model's max_position_embeddings | 12 tokens; 2 lines are longer than max_position_embeddings, the "
-        "longest has 12 | split these records, or say what becomes of them: --on-long cut or --on-long skip; --seq 12 goes beyond what the model was made for");
+        "longest has 12 | split these records, or say what becomes of them: `on-long cut` or `on-long skip`; `seq 12` goes beyond what the model was made for");
     assert_string_equal(said, "");
     options.seq = 12;
     CHECK_OK(sheaf_data_open(&data, file, &options));
@@ -217,8 +217,8 @@ TEST(test_jsonl__too_long_is_an_error_never_a_cut)
         "{\"text\": \"abcd\"}\n{\"text\": \"abcde\"}\n{\"text\": \"abcdefgh\"}\n";
     sheaf_data *data = NULL;
     CHECK_FAILS(open_lines(&data, lines, sizeof lines - 1, 6), SHEAF_E_DATA,
-                "line 2 | at most 6 tokens, the value of --seq | 7 tokens; 2 lines are longer than "
-                "--seq, the longest has 10 | --seq 10");
+                "line 2 | at most 6 tokens, the value of `seq` | 7 tokens; 2 lines are longer than "
+                "`seq`, the longest has 10 | `seq 10`");
     CHECK_FAILS(open_lines(&data, lines, sizeof lines - 1, 9), SHEAF_E_DATA, "1 line is longer");
     CHECK_OK(open_lines(&data, lines, sizeof lines - 1, 10));
     assert_int_equal(sheaf_data_seq(data), 10);
@@ -393,12 +393,12 @@ TEST(test_safetensors__seq_may_cut_padding_but_no_token)
                             { "attention_mask", "I64", { 2, 4 }, two } };
     sheaf_data *data = NULL;
     CHECK_FAILS(open_tensors(&data, list, 3, 2), SHEAF_E_DATA,
-                "row 1 | at most 2 tokens, the value of --seq | 3 tokens; 1 row is longer");
+                "row 1 | at most 2 tokens, the value of `seq` | 3 tokens; 1 row is longer");
     const sheaf_config config = bytes();
     CHECK_FAILS(sheaf_data_open(&data, at("made.safetensors"),
                                 &(sheaf_data_options){
                                     .config = &config, .seq = 2, .on_long = SHEAF_LONG_CUT }),
-                SHEAF_E_DATA, "none is cut off or left out (--on-long is of texts)");
+                SHEAF_E_DATA, "none is cut off or left out (`on-long` is of texts)");
     CHECK_FAILS(open_tensors(&data, list, 2, 3), SHEAF_E_DATA, "2 rows are longer");
     const int64_t rows[] = { 0, 1 };
     for (int64_t seq = 3; seq <= 6; seq++) {

@@ -604,7 +604,7 @@ sheaf_status *sheaf__data_read_text(sheaf_data *data, const char *path,
         if (in.facts.counts.bad > 0)
             sheaf_warn(options->events,
                        "%s: %" PRId64 " of %" PRId64
-                       " records are bad and left out (--on-bad skip)",
+                       " records are bad and left out (`on-bad skip`)",
                        path, in.facts.counts.bad, in.facts.records);
         sheaf__text_counts_note(&in.facts.counts, options, in.facts.records, &in.written);
     } else if (st == NULL) {

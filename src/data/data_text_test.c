@@ -307,7 +307,7 @@ TEST(test_text__the_last_answer_of_weight_0_is_named)
         ",{\"role\": \"assistant\", \"content\": \"a\", \"weight\": 0}]}\n";
     sheaf_data *data = NULL;
     CHECK_FAILS(open_text(&data, record, &options), SHEAF_E_DATA,
-                "line 1: field 'messages[3].weight' | 1: with --loss-on last nothing else");
+                "line 1: field 'messages[3].weight' | 1: with `loss-on last` nothing else");
 }
 
 TEST(test_text__forms_are_not_mixed)
@@ -452,7 +452,7 @@ TEST(test_text__on_long_cuts_or_leaves_out_and_says_so)
     sheaf_data_options options = { .config = &config, .seq = 6, .events = &events };
     sheaf_data *data = NULL;
     CHECK_FAILS(open_text(&data, lines, &options), SHEAF_E_DATA,
-                "line 2 | at most 6 tokens, the value of --seq | 10 tokens; 2 lines are longer");
+                "line 2 | at most 6 tokens, the value of `seq` | 10 tokens; 2 lines are longer");
     options.on_long = SHEAF_LONG_SKIP;
     CHECK_OK(open_text(&data, lines, &options));
     assert_int_equal(sheaf_data_rows(data), 1);
@@ -754,14 +754,14 @@ TEST(test_fields__are_read_by_the_names_given)
         sheaf__fields_release(&fields);
     }
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
-        CHECK_FAILS(sheaf__fields_read(&fields, bad[i]), SHEAF_E_ARG, "--fields | THEIRS=OURS");
+        CHECK_FAILS(sheaf__fields_read(&fields, bad[i]), SHEAF_E_ARG, "`fields` | THEIRS=OURS");
         sheaf__fields_release(&fields);
     }
     static const char both[] = "{\"q\": \"Q\", \"prompt\": \"P\", \"completion\": \"A\"}";
     sheaf__text_record r;
     CHECK_OK(sheaf__fields_read(&fields, "q=prompt"));
     CHECK_FAILS(sheaf__text_record_read(&r, both, sizeof both - 1, &fields), SHEAF_E_DATA,
-                "field 'prompt' | no field of this name, which --fields gives to another | one");
+                "field 'prompt' | no field of this name, which `fields` gives to another | one");
     sheaf__text_record_release(&r);
     sheaf__fields_release(&fields);
 }

@@ -21,7 +21,7 @@ static const char *find(const char *const *names, int n, const char *name, size_
 
 static sheaf_status *bad(const char *item, size_t size)
 {
-    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--fields");
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "`fields`");
     sheaf_expected(st,
                    "THEIRS=OURS,...; ours are prompt, completion, text, messages, conversations, "
                    "instruction, input, output, system, history, image, images, tokens, and in "
@@ -41,7 +41,7 @@ static sheaf_status *add(sheaf__fields *out, const char *item, size_t size)
         return bad(item, size);
     out->of[out->n].from = strndup(item, from);
     if (out->of[out->n].from == NULL)
-        return sheaf__no_memory("--fields");
+        return sheaf__no_memory("`fields`");
     out->of[out->n].to = own != NULL ? own : inner;
     out->of[out->n].inside = own == NULL;
     const char *to = out->of[out->n++].to;
@@ -88,7 +88,7 @@ static sheaf_status *rename_all(const sheaf__fields *f, json_t *object, bool ins
     for (int i = 0; i < f->n; i++) {
         if (value[i] != NULL && st == NULL && json_object_get(object, f->of[i].to) != NULL)
             st = sheaf__bad_field(f->of[i].to,
-                                  "no field of this name, which --fields gives to another", "one");
+                                  "no field of this name, which `fields` gives to another", "one");
         if (value[i] != NULL && st == NULL && json_object_set(object, f->of[i].to, value[i]) != 0)
             st = sheaf__no_memory("data set");
         json_decref(value[i]);

@@ -137,7 +137,7 @@ TEST(test_pack__needs_a_length)
     sheaf_data *data = NULL;
     CHECK_FAILS(sheaf_data_open(&data, at("rows.jsonl"),
                                 &(sheaf_data_options){ .config = &config, .pack = true }),
-                SHEAF_E_ARG, "--pack | --seq N beside it");
+                SHEAF_E_ARG, "`pack` | `seq N` beside it");
 }
 
 /* ---- by length ---- */

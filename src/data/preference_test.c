@@ -467,8 +467,8 @@ TEST(test_preference__long_pairs_are_cut_or_skipped_whole)
         const char *want;
     } rows[] = {
         { SHEAF_LONG_CUT, 3,
-          "3 of 4 records are longer than 28 tokens and cut there (--on-long "
-          "cut); 1 of these had no answer" },
+          "3 of 4 records are longer than 28 tokens and cut there (`on-long "
+          "cut`); 1 of these had no answer" },
         { SHEAF_LONG_SKIP, 1, "3 of 4 records are longer than 28 tokens and left out" },
     };
     sheaf_data *whole = NULL;

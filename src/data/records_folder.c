@@ -319,7 +319,7 @@ static sheaf_status *warn_of_unread_entries(const sheaf__records_reader *in, con
     if (labels != NULL)
         sheaf_warn(in->options->events,
                    "%s lies beside the images and is not read, their names are the answers: "
-                   "--data %s reads it",
+                   "`data %s` reads it",
                    labels, parent);
     free(labels);
     free(parent);

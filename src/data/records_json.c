@@ -239,7 +239,7 @@ static sheaf_status *take_caption(json_reader *r, draft *d, const json_t *list)
     if (query == NULL)
         return sheaf_try_this(
             sheaf__bad_field("captions", "a question beside it, that captions answer", "none"),
-            "--query 'Describe the image.', which all of them are answers to");
+            "`query 'Describe the image.'`, which all of them are answers to");
     sheaf__text_piece answer = { NULL };
     st = sheaf__text_string(&answer, json_object_get(one, "content"), "captions[0].content");
     d->text.form = SHEAF__FORM_PROMPT;

@@ -379,7 +379,7 @@ TEST(test_json__each_bad_record_is_told_by_line_and_field)
         { "{\"captions\": [{\"content\": \"c\"}], \"image\": \"pics/1.jpg\\u0000b\"}",
           "without NUL" },
         { "{\"captions\": [{\"role\": \"caption\", \"content\": \"c\"}], \"image\": \"pics/1.jpg\"}",
-          "field 'captions' | a question beside it, that captions answer | none | --query" },
+          "field 'captions' | a question beside it, that captions answer | none | `query 'Describe" },
         { "{\"conversations\": [" HUMAN "]}", "field 'conversations' | an answer at the end" },
         { "{\"conversations\": []}", "1 to 10000 messages" },
         { "{\"conversations\": {}}", "field 'conversations' | a list of messages | an object" },

@@ -278,7 +278,7 @@ static sheaf_status *changed(const sheaf_data *data, sheaf_status *st)
     sheaf_text word = { 0 };
     sheaf__text_word(&word, data->files->folder);
     sheaf_try_this(st,
-                   "something changed this cache while it was in use; run again, with --resume "
+                   "something changed this cache while it was in use; run again, with `resume` "
                    "where there is a checkpoint: what does not agree is made anew (or remove %s)",
                    word.at == NULL ? data->files->folder : word.at);
     sheaf__text_release(&word);

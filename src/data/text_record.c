@@ -203,7 +203,7 @@ sheaf_status *sheaf__text_preference(const json_t *record)
         return NULL;
     sheaf_status *st = sheaf__bad_field(name, "none: every answer is learned",
                                         "an answer to be avoided, as for DPO or KTO");
-    return sheaf_try_this(st, "--objective dpo learns from pairs; or keep only the good answers, a "
+    return sheaf_try_this(st, "`objective dpo` learns from pairs; or keep only the good answers, a "
                               "pair's \"chosen\" as \"completion\" or as the last message");
 }
 
@@ -333,7 +333,7 @@ sheaf_status *sheaf__text_nothing_learned(const sheaf__text_record *r, bool only
     const bool system = json_object_get(r->json, "system") != NULL &&
                         strcmp(r->message[0].role, "system") == 0; /* it stands beside the list */
     snprintf(name, sizeof name, "%s[%" PRId64 "].weight", form, r->messages - 1 - system);
-    return sheaf__bad_field(name, "1: with --loss-on last nothing else is learned", "0");
+    return sheaf__bad_field(name, "1: with `loss-on last` nothing else is learned", "0");
 }
 
 sheaf_status *sheaf__text_record_read(sheaf__text_record *out, const char *json, size_t size,

@@ -86,12 +86,12 @@ void sheaf__text_counts_note(const sheaf__text_counts *c, const sheaf_data_optio
     if (c->too_long > 0 && options->on_long == SHEAF_LONG_SKIP)
         sheaf_warn(options->events,
                    "%" PRId64 " of %" PRId64 " records are longer than %" PRId64
-                   " tokens and left out (--on-long skip)",
+                   " tokens and left out (`on-long skip`)",
                    c->too_long, records, c->limit);
     else if (c->too_long > 0)
         sheaf_warn(options->events,
                    "%" PRId64 " of %" PRId64 " records are longer than %" PRId64
-                   " tokens and cut there (--on-long cut); %" PRId64
+                   " tokens and cut there (`on-long cut`); %" PRId64
                    " of these had no answer before it and are left out",
                    c->too_long, records, c->limit, c->emptied);
     if (c->left_out > 0)
@@ -102,7 +102,7 @@ void sheaf__text_counts_note(const sheaf__text_counts *c, const sheaf_data_optio
         sheaf_warn(options->events,
                    "%" PRId64 " of %" PRId64
                    " records write special tokens as text%s%s%s%s%s: they "
-                   "are learnt as letters; --specials makes tokens of them, and conversations "
+                   "are learnt as letters; `specials` makes tokens of them, and conversations "
                    "belong in \"messages\", where the template writes its own",
                    c->written, records, known ? " ('" : "", written->field, known ? "' in " : "",
                    known ? written->where : "", known ? ")" : "");

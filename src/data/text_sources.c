@@ -77,7 +77,7 @@ static sheaf_status *check_bytes(const sheaf_data_options *o)
     const sheaf_config *config = o->config;
     if (sheaf__is_given(o->tokenizer))
         return sheaf_found(
-            sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--tokenizer"),
+            sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`tokenizer`"),
                            "none: the vocabulary of this model is bytes, as its config says"),
             "%s", o->tokenizer);
     const int64_t eos = config->neos > 0 ? config->eos[0] : -1;
@@ -99,7 +99,7 @@ static sheaf_status *none_found(const sheaf__text_sources *s, const sheaf_data_o
                        "vocabulary is bytes (\"sheaf_tokenizer\": \"bytes\")");
     sheaf_found(st, "a model of family %s that needs a tokenizer, and none",
                 sheaf_family_name(o->config->family));
-    return sheaf_try_this(st, "--tokenizer PATH, the folder or file of this model's tokenizer; or "
+    return sheaf_try_this(st, "`tokenizer PATH`, the folder or file of this model's tokenizer; or "
                               "tokenise first and give a .safetensors file with input_ids and "
                               "labels");
 }
@@ -149,7 +149,7 @@ static void tell_end(const sheaf__text_sources *s, const sheaf_events *events)
     else if (end == NULL)
         sheaf_warn(events,
                    "the chat template %s writes no mark behind an answer and the tokenizer has no "
-                   "eos: no end is learned, and answers run to --max-new or --stop TEXT",
+                   "eos: no end is learned, and answers run to `max-new` or `stop TEXT`",
                    sheaf__chat_template_name(s->chat));
     if (end != NULL && s->tokenizer != NULL && sheaf__tokenizer_find(s->tokenizer, end) < 0)
         sheaf_warn(events,

@@ -20,7 +20,7 @@ static sheaf_status *find_dialect(const sheaf_dialect **out, const char *path,
     if (*out == NULL && h->config_only && sheaf__path_kind(path) == SHEAF_PATH_DIR)
         *out = &sheaf__dialect_hf;
     if (*out == NULL && h->from != NULL)
-        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--from %s", h->from),
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`from %s`", h->from),
                               "a dialect that sheaf reads (docs/dialects.md)");
     return NULL;
 }
@@ -87,7 +87,7 @@ static sheaf_status *not_known(const char *path, const sheaf_dialect_hints *h)
     if (h->want == SHEAF_WANT_MODEL)
         sheaf_try_this(
             st,
-            "give the model's own folder, or the config with --config; sheaf info %s shows what is there",
+            "give the model's own folder, or the config with `config`; sheaf info %s shows what is there",
             path);
     name_what_is_there(st, names, n);
     bad = name_latest(st, path);
@@ -120,7 +120,7 @@ static sheaf_status *check_wanted(const sheaf_dialect **dialect, const char *pat
     sheaf_found(sheaf_expected(
                     st, "a model: its config.json and weights, or a checkpoint of another program"),
                 "a PEFT adapter");
-    return sheaf_try_this(st, "give it as --adapter, with the model it was made for as --model");
+    return sheaf_try_this(st, "give it as `adapter`, with the model it was made for as `model`");
 }
 
 /* A --config that is no file is an error of the flag, not of the checkpoint. */
@@ -131,10 +131,10 @@ static sheaf_status *check_config(const char *config)
     sheaf_status *st =
         sheaf__path_kind(config) == SHEAF_PATH_NONE ? sheaf__dialect_denied(config, NULL) : NULL;
     if (st != NULL)
-        return sheaf_in(st, "--config");
-    st = sheaf_fail(SHEAF_E_IO, "--config %s", config);
+        return sheaf_in(st, "`config`");
+    st = sheaf_fail(SHEAF_E_IO, "`config %s`", config);
     sheaf_found(sheaf_expected(st, "the model's config.json"), "%s", sheaf__path_what(config));
-    return sheaf_try_this(st, "check the path given to --config");
+    return sheaf_try_this(st, "check the path given to `config`");
 }
 
 /* ---- opening ---- */
@@ -175,7 +175,7 @@ sheaf_status *sheaf__open_config(sheaf_config *out, const sheaf_catalog *c)
     st = sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "%s", c->root), "the model's config");
     sheaf_found(st, sat ? "no model_config.json" : "no config.json");
     return sheaf_try_this(st,
-                          "%s, or with --config the path of a config.json; sheaf info %s shows "
+                          "%s, or with `config` the path of a config.json; sheaf info %s shows "
                           "what is there",
                           sat ? "put the model_config.json that SAT wrote beside it"
                               : "give the model's own folder",

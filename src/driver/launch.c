@@ -562,7 +562,7 @@ sheaf_status *driver_launch(int *code, driver *d, const driver_launch_options *o
         if (!again)
             break;
         if (st != NULL)
-            sheaf_status_print(st, d->err);
+            sheaf_status_print(sheaf__status_spell(st, NULL), d->err);
         sheaf_status_free(st);
         st = prepare(&a, &end, n + 1, o);
         if (st == NULL && atomic_load(&driver_signals()->stop) != 0)

@@ -63,8 +63,9 @@ static const char *code_name(sheaf_code code)
     return "other";
 }
 
-char *driver_error_json(const sheaf_status *st)
+char *driver_error_json(const sheaf_status *failed)
 {
+    sheaf_status *st = sheaf__status_spell(sheaf_status_copy(failed), NULL);
     const char *const key[] = { "code", "where", "expected", "found", "try" };
     const char *const value[] = { code_name(sheaf_status_code(st)), sheaf_status_where(st),
                                   sheaf_status_expected(st), sheaf_status_found(st),
@@ -77,9 +78,18 @@ char *driver_error_json(const sheaf_status *st)
     sheaf__json_close(&j, '}');
     sheaf__json_end(&j);
     sheaf__text_add(&j.text, "\n");
+    sheaf_status_free(st);
     char *line = NULL;
     sheaf_status_free(sheaf__text_take(&line, &j.text));
     return line;
+}
+
+/* With the command's flags; `st` keeps its fields, for other processes. */
+static void print_status(const sheaf_status *st, FILE *to)
+{
+    sheaf_status *spelled = sheaf__status_spell(sheaf_status_copy(st), NULL);
+    sheaf_status_print(spelled, to);
+    sheaf_status_free(spelled);
 }
 
 char *driver_error_text(const sheaf_status *st)
@@ -89,7 +99,7 @@ char *driver_error_text(const sheaf_status *st)
     FILE *to = open_memstream(&text, &size);
     if (to == NULL)
         return NULL;
-    sheaf_status_print(st, to);
+    print_status(st, to);
     fclose(to);
     return text;
 }
@@ -121,7 +131,7 @@ static sheaf_status *print_aside(const driver *d, sheaf_status *st)
         return st;
     gethostname(host, sizeof host - 1);
     st = sheaf_in(st, "rank %d on %s", sheaf__launcher_look().number, host);
-    sheaf_status_print(st, d->aside);
+    print_status(st, d->aside);
     return st;
 }
 
@@ -150,7 +160,7 @@ int driver_answer(driver *d, sheaf_status *st, bool yes)
         if (line != NULL)
             fputs(line, d->out);
         free(line);
-        sheaf_status_print(st, d->err);
+        print_status(st, d->err);
     }
     if (!d->helped)
         st = print_aside(d, st);

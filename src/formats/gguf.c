@@ -537,7 +537,7 @@ sheaf_status *sheaf__gguf_alone(const char **found, char out[SHEAF_PATH_SIZE], c
     if (models > 1) {
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", path), "one GGUF file, or its name");
         sheaf_found(st, "%" PRId64 ": %s", models, all.failed ? "" : all.at);
-        sheaf_try_this(st, "the file itself: --model %s", out);
+        sheaf_try_this(st, "the file itself: `model %s`", out);
     }
     sheaf__text_release(&all);
     return st;

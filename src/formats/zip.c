@@ -197,7 +197,7 @@ static sheaf_status *read_record(const reading *r, sheaf_zip_entry *entry, size_
         return entry_fails(r, SHEAF_E_UNSUPPORTED, entry->name, "encrypted");
     if (sheaf__little(p + 10, 2) != 0)
         return sheaf_try_this(entry_fails(r, SHEAF_E_UNSUPPORTED, entry->name, "compressed"),
-                              "torch.load() and torch.save() in Python, or unzip and `zip -0 -r`");
+                              "torch.load() and torch.save() in Python, or unzip and 'zip -0 -r'");
     if (packed != bytes || header > (uint64_t)r->at || bytes > (uint64_t)r->at - header ||
         (uint64_t)r->at - header - bytes < LOCAL_BYTES) {
         st = sheaf_expected(entry_fails(r, SHEAF_E_FORMAT, entry->name, "its place"),

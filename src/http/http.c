@@ -812,7 +812,7 @@ static sheaf_status *listen_at(int *out, int *port, const char *host)
     struct sockaddr_storage at;
     const int one = 1;
     if (!find_address(&at, host, *port))
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--host"),
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`host`"),
                                           "localhost, or an address as 127.0.0.1 or ::"),
                            "'%.60s'", host);
     socklen_t size =

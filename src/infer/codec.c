@@ -22,7 +22,7 @@ sheaf_status *sheaf__codec_check_tokenizer(const sheaf__codec *w)
                    "a tokenizer.json or tokenizer.model");
     return sheaf_try_this(
         st,
-        "--tokenizer FILE, the tokenizer of this model; sheaf generate also takes token ids: --tokens 1,2,3");
+        "`tokenizer FILE`, the tokenizer of this model; sheaf generate also takes token ids: --tokens 1,2,3");
 }
 
 static sheaf_status *check_sight(const sheaf__codec *w, bool image)
@@ -34,7 +34,7 @@ static sheaf_status *check_sight(const sheaf__codec *w, bool image)
                            "one");
     if (!image && sheaf__family_for(w->config)->image.needed)
         return sheaf_try_this(sheaf__image_needed(SHEAF_E_UNSUPPORTED, "prompt", w->config),
-                              "--image FILE, or \"image\" in the record");
+                              "`image FILE`, or \"image\" in the record");
     return NULL;
 }
 
@@ -349,7 +349,7 @@ sheaf_status *sheaf__codec_check_system(const sheaf__codec *w)
     sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "a system message");
     sheaf_expected(st, "a template with a place for it");
     return w->templated ? sheaf_found(st, "template %s", sheaf__template_name(w->version))
-                        : sheaf_try_this(sheaf_found(st, "no template"), "--template NAME");
+                        : sheaf_try_this(sheaf_found(st, "no template"), "`template NAME`");
 }
 
 bool sheaf__codec_keeps_turns(const sheaf__codec *w)

@@ -83,10 +83,10 @@ sheaf_status *sheaf__codec_set_today(sheaf__codec *w)
 void sheaf__codec_note_date(const sheaf__codec *w, bool used, const sheaf_events *events)
 {
     if (used && w->chat != NULL && w->today)
-        sheaf_note(events, "chat template %s writes a date: today's, %s (--date changes it)",
+        sheaf_note(events, "chat template %s writes a date: today's, %s (`date` changes it)",
                    sheaf__chat_template_name(w->chat), sheaf__chat_template_date(w->chat));
     if (w->dated && (!used || w->chat == NULL))
-        sheaf_note(events, "--date has no effect: no prompt is put in a chat template");
+        sheaf_note(events, "`date` has no effect: no prompt is put in a chat template");
 }
 
 /* The mark that ends an answer; a tokenizer that has no token for it spells it out. */
@@ -156,7 +156,7 @@ static sheaf_status *open_text(sheaf__codec *w, const sheaf__codec_options *o)
     if (o->asks > 0)
         sheaf_warn(o->events,
                    "texts are continued, not asked, as the model's chat template cannot be used: "
-                   "%s: %s (another one: --template NAME)",
+                   "%s: %s (another one: `template NAME`)",
                    sheaf_status_where(st), sheaf_status_found(st));
     sheaf_status_free(st);
     return NULL;
@@ -169,7 +169,7 @@ static sheaf_status *own_chat(sheaf__codec *w, const sheaf__codec_options *o)
     sheaf_status *st =
         sheaf__chat_template_find(&w->chat, w->config->byte_vocab ? form->byte_chat : form->chat);
     if (st == NULL)
-        sheaf_note(o->events, "prompt template %s, the family's own (--template changes it)",
+        sheaf_note(o->events, "prompt template %s, the family's own (`template` changes it)",
                    sheaf__chat_template_name(w->chat));
     if (st != NULL)
         return st;
@@ -264,7 +264,7 @@ sheaf_status *sheaf__codec_open_chat(sheaf__codec *out, const sheaf__codec *w,
                          w->tokenizer);
     }
     sheaf_note(events,
-               "prompt template %s, which the model's tokenizer stores (--template changes it)",
+               "prompt template %s, which the model's tokenizer stores (`template` changes it)",
                sheaf__chat_template_name(out->chat));
     return NULL;
 }

@@ -77,11 +77,11 @@ TEST(test_open__a_tokenizer_is_given_found_or_missing)
     sheaf__codec w;
     config.byte_vocab = false;
     CHECK_OK(sheaf__codec_open(&w, &config, &(sheaf__codec_options){ .folder = "/nonexistent" }));
-    CHECK_FAILS(sheaf__codec_check_tokenizer(&w), SHEAF_E_UNSUPPORTED, "--tokenizer FILE");
+    CHECK_FAILS(sheaf__codec_check_tokenizer(&w), SHEAF_E_UNSUPPORTED, "`tokenizer FILE`");
     sheaf__prompt prompt;
     void *block;
     CHECK_FAILS(sheaf__codec_prompt(&prompt, &block, &w, &(sheaf__turn){ "q", NULL }, 1, true),
-                SHEAF_E_UNSUPPORTED, "--tokenizer FILE");
+                SHEAF_E_UNSUPPORTED, "`tokenizer FILE`");
     char *text;
     CHECK_OK(answer_of(&text, &w, (int32_t[]){ 1 }, 1));
     assert_null(text);

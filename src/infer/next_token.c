@@ -77,7 +77,7 @@ static sheaf_status *not_numbers(int64_t prompt, int64_t token, const float *log
                                       : "inf",
                     (long long)id),
         "a weight is not finite, or overflows in the type it is computed in: sheaf verify "
-        "counts such numbers of each tensor, and --dtype float32 holds the largest");
+        "counts such numbers of each tensor, and `dtype float32` holds the largest");
 }
 
 int64_t sheaf__sequence_known(const sheaf__sequence *s)

@@ -214,7 +214,7 @@ static sheaf_status *add_ids(sheaf__prompts *p, int32_t *ids, int64_t n, const c
     if (sheaf__family_for(p->config)->image.needed) {
         free(ids);
         return sheaf_try_this(sheaf__image_needed(SHEAF_E_UNSUPPORTED, "token ids", p->config),
-                              "--prompt TEXT --image FILE, or --data with images");
+                              "`prompt TEXT` `image FILE`, or `data` with images");
     }
     return add(p, &(sheaf__prompt){ ids, n }, ids, NULL, expected, NULL);
 }
@@ -252,14 +252,14 @@ sheaf_status *sheaf__prompts_add_list(sheaf__prompts *p, const char *list)
 {
     char *text = NULL;
     if (asprintf(&text, "[%s]", list) < 0)
-        return sheaf__no_memory("--tokens");
+        return sheaf__no_memory("`tokens`");
     json_t *array = json_loads(text, 0, NULL);
     const size_t n = strspn(list, "0123456789,- ");
     const bool numbers =
         n > 0 && list[n] == '\0' && list[n - 1] != ' ' && strstr(list, " ,") == NULL;
     sheaf_status *st = numbers && json_is_array(array)
-                           ? add_array(p, array, "--tokens", NULL)
-                           : sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--tokens"),
+                           ? add_array(p, array, "`tokens`", NULL)
+                           : sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`tokens`"),
                                                         "numbers with commas between them: 1,2,3"),
                                          "'%s'", list);
     json_decref(array);

@@ -531,8 +531,8 @@ static void warn_of_written(const sheaf__prompts *p, const sheaf_events *events)
         sheaf_warn(
             events,
             "%" PRId64 " of %" PRId64 " prompts write special tokens as text ('%s'): they "
-            "are read as letters; --specials makes tokens of them; a conversation belongs in "
-            "\"messages\", or --template lays it out",
+            "are read as letters; `specials` makes tokens of them; a conversation belongs in "
+            "\"messages\", or `template` lays it out",
             count, p->count, first);
 }
 
@@ -573,9 +573,9 @@ sheaf_status *sheaf__prompts_read(sheaf__prompts *out, const sheaf__codec *w,
     *out = (sheaf__prompts){ .config = w->config };
     if ((o.text != NULL) + (o.tokens != NULL) + (o.data != NULL) != 1)
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "prompts"),
-                              "one of --prompt TEXT, --tokens 1,2,3 and --data FILE");
+                              "one of `prompt TEXT`, `tokens 1,2,3` and `data FILE`");
     if (o.nimages > 0 && o.text == NULL)
-        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--image"), "a --prompt that asks about it");
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`image`"), "a `prompt` that asks about it");
     if (rows != NULL)
         o.events = NULL;
     if (o.data != NULL && sheaf__ends_with(o.data, ".safetensors"))

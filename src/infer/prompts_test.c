@@ -148,7 +148,7 @@ TEST(test_prompts__from_the_command_line)
                 SHEAF_E_DATA, "259");
     CHECK_FAILS(
         sheaf__prompts_read(&p, &w, &(sheaf_prompts_options){ .text = "a", .tokens = "1" }, NULL),
-        SHEAF_E_ARG, "one of --prompt");
+        SHEAF_E_ARG, "one of `prompt TEXT`");
     config.byte_vocab = false;
     CHECK_FAILS(sheaf__prompts_read(&p, &w, &(sheaf_prompts_options){ .text = "a" }, NULL),
                 SHEAF_E_UNSUPPORTED, "--tokens 1,2,3");
@@ -164,7 +164,7 @@ TEST(test_prompts__from_the_command_line)
                     &(sheaf_prompts_options){
                         .tokens = "1", .images = (const char *const[]){ "a.png" }, .nimages = 1 },
                     NULL),
-                SHEAF_E_ARG, "--prompt");
+                SHEAF_E_ARG, "`prompt`");
     w.bos = -1;
     CHECK_FAILS(sheaf__prompts_read(&p, &w, &(sheaf_prompts_options){ .text = "" }, NULL),
                 SHEAF_E_DATA, "at least one token");

@@ -18,7 +18,7 @@ static sheaf_status *no_mark(const char *token, const char *key, const sheaf_con
             token, config->vocab - 1);
     sheaf_expected(st, "a tokenizer with the token %s, below %" PRId64 ", the model's vocabulary",
                    token, config->vocab);
-    return sheaf_try_this(st, "the tokenizer of this model: --tokenizer PATH");
+    return sheaf_try_this(st, "the tokenizer of this model: `tokenizer PATH`");
 }
 
 sheaf_status *sheaf__chat_encoder_marks(sheaf__chat_encoder *encoder, const sheaf_config *config)
@@ -168,7 +168,7 @@ static sheaf_status *other_tokens(const sheaf__chat_encoder *s, sheaf__mark mark
     sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "tokenizer");
     sheaf_expected(st, "%s in a text to be the token of that name", s->form.mark[mark].token);
     sheaf_found(st, "other tokens");
-    return sheaf_try_this(st, "the tokenizer of this model: --tokenizer PATH");
+    return sheaf_try_this(st, "the tokenizer of this model: `tokenizer PATH`");
 }
 
 static sheaf_status *encode(sheaf__chat_ids *out, const sheaf__chat_encoder *s,

@@ -122,7 +122,7 @@ TEST(test_places__say_what_does_not_fit)
         { USER("<image_00>"), &one, 1, { 0 }, "another '<image_00>'" },
         { USER("<image_00><image><image_01>"), both, 2, { .lines = true }, "another '<image>'" },
         { USER("is <image> one?"), NULL, 0, LIST(0),
-          "message 1 | a picture for '<image>' | none | give the picture (--image FILE, or" },
+          "message 1 | a picture for '<image>' | none | give the picture (`image FILE`, or" },
         { USER("<image_7>"), NULL, 0, LIST(.unread = "imges"),
           "a picture for '<image_7>' | none: a field 'imges', which is not read" },
     };

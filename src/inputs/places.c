@@ -170,7 +170,7 @@ static sheaf_status *no_picture(const placing *p, const char *name, size_t size)
         sheaf_found(st, "none");
     return sheaf_try_this(
         st,
-        "give the picture (--image FILE, or \"image\" in the record), or write another text: "
+        "give the picture (`image FILE`, or \"image\" in the record), or write another text: "
         "'%.*s' is the place of a picture",
         (int)size, name);
 }

@@ -80,7 +80,7 @@ sheaf_status *sheaf__choose_template(sheaf__template *out, const char *given,
     json_decref(object);
     if (st == NULL)
         sheaf_note(
-            events, "prompt template %s, %s (--template changes it)", sheaf__template_name(*out),
+            events, "prompt template %s, %s (`template` changes it)", sheaf__template_name(*out),
             from_model ? "which the model's config names" : "as the model's config names none");
     return st;
 }

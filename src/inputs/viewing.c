@@ -41,7 +41,7 @@ static sheaf_status *decode(sheaf_image *out, sheaf__viewed *v, const sheaf__vie
     } else {
         st = sheaf_fail(SHEAF_E_DATA, "changed while the run went on");
         sheaf_found(sheaf_expected(st, "the bytes it had when it was checked"), "others");
-        sheaf_try_this(st, "put the file back; then go on with --resume");
+        sheaf_try_this(st, "put the file back; then go on with `resume`");
     }
     v->hash = hash;
     free(bytes);

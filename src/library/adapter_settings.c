@@ -35,16 +35,16 @@ static bool named(const compared *c, const char *name)
 static sheaf_status *differs(const compared *c, const char *name, const char *is)
 {
     char *said_so = sheaf__setting_show(sheaf__setting_find(c->table, name));
-    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--%s", name);
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "`%s`", name);
     if (is != NULL)
-        sheaf_expected(st, "%s, as the config of --adapter %s has it", is, c->o->adapter);
+        sheaf_expected(st, "%s, as the config of `adapter %s` has it", is, c->o->adapter);
     else
-        sheaf_expected(st, "what the config of --adapter %s has", c->o->adapter);
+        sheaf_expected(st, "what the config of `adapter %s` has", c->o->adapter);
     sheaf_found(st, "%s", said_so == NULL ? "another" : said_so);
     free(said_so);
     return sheaf_try_this(st,
-                          "without --%s: the adapter's config decides; a new adapter begins "
-                          "without --adapter",
+                          "without `%s`: the adapter's config decides; a new adapter begins "
+                          "without `adapter`",
                           name);
 }
 
@@ -62,7 +62,7 @@ static void note_recipe(const compared *c, const sheaf_events *events)
         if (named(c, names[i]) && !sheaf__settings_given(c->state, c->table, names[i]))
             sheaf__text_add(&list, "%s%s", list.size > 0 ? ", " : "", names[i]);
     if (list.size > 0)
-        sheaf_note(events, "of the recipe %s: the config of --adapter decides", list.at);
+        sheaf_note(events, "of the recipe %s: the config of `adapter` decides", list.at);
     sheaf__text_release(&list);
 }
 
@@ -118,7 +118,7 @@ static sheaf_status *take_numbers(const compared *c)
         char *mine = sheaf__setting_show(o), *its = show_as(c, name, numbers[i].is),
              *stored = show_as(c, name, numbers[i].stored);
         if (mine == NULL || its == NULL || stored == NULL)
-            st = sheaf__no_memory("the config of --adapter");
+            st = sheaf__no_memory("the config of `adapter`");
         else if (!named(c, name))
             sheaf_status_free(sheaf__setting_set(o, its, name));
         else if (said(c, name) && (numbers[i].pattern == NULL || !said(c, numbers[i].pattern)) &&
@@ -155,17 +155,17 @@ static sheaf_status *say_lists(sheaf_lora_options *out, const compared *c)
         const bool is_said = said(c, lists[i].name);
         if (is_said || (lists[i].with_targets && said(c, "lora-targets")))
             TRY(st,
-                sheaf_in(lists[i].set(out, is_said ? lists[i].text : NULL), "--%s", lists[i].name));
+                sheaf_in(lists[i].set(out, is_said ? lists[i].text : NULL), "`%s`", lists[i].name));
     }
     if (ranks) {
         out->rank = said(c, "lora-rank") ? o->lora_rank : ANY_RANK;
         TRY(st, sheaf_in(sheaf__lora_set_pattern(&out->rank_pattern, o->lora_rank_pattern, true),
-                         "--lora-rank-pattern"));
+                         "`lora-rank-pattern`"));
     }
     if (alphas) {
         out->alpha = said(c, "lora-alpha") ? o->lora_alpha : ANY_ALPHA;
         TRY(st, sheaf_in(sheaf__lora_set_pattern(&out->alpha_pattern, o->lora_alpha_pattern, false),
-                         "--lora-alpha-pattern"));
+                         "`lora-alpha-pattern`"));
     }
     out->whole_rank &= !ranks && !alphas;
     return st;

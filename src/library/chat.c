@@ -42,26 +42,26 @@ static sheaf_status *check_save(const char *path, const char *load)
 {
     if ((load == NULL || strcmp(path, load) != 0) && sheaf__path_kind(path) != SHEAF_PATH_NONE)
         return sheaf_try_this(
-            sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--save %s", path),
-                                       "a file that does not exist, or the one of --load"),
+            sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`save %s`", path),
+                                       "a file that does not exist, or the one of `load`"),
                         "something there already"),
-            "--load %s too, to go on with it", path);
-    return sheaf_in(sheaf__path_check_new(path, false), "--save");
+            "`load %s` too, to go on with it", path);
+    return sheaf_in(sheaf__path_check_new(path, false), "`save`");
 }
 
 /* Only the first process has files and pictures. */
 static sheaf_status *take_files(sheaf_chat *c, const sheaf_chat_options *o)
 {
-    sheaf_status *st = o->load == NULL ? NULL : sheaf_in(sheaf_chat_load(c, o->load), "--load");
+    sheaf_status *st = o->load == NULL ? NULL : sheaf_in(sheaf_chat_load(c, o->load), "`load`");
     if (st == NULL && o->nimages > 1 && !c->codec.placed)
-        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "--image"),
+        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "`image`"),
                                         "one: %s reads no more in a conversation",
                                         sheaf_family_name(c->codec.config->family)),
                          "%" PRId64, o->nimages);
     for (int64_t i = 0; i < o->nimages && st == NULL; i++)
         st = sheaf_chat_show(c, o->images[i]);
     if (st == NULL && o->system != NULL)
-        st = sheaf_in(sheaf_chat_system(c, o->system), "--system");
+        st = sheaf_in(sheaf_chat_system(c, o->system), "`system`");
     return st == NULL && o->save != NULL ? check_save(o->save, o->load) : st;
 }
 
@@ -187,7 +187,7 @@ static sheaf_status *advise(sheaf_status *st, const sheaf_chat *c, const char *q
         return st;
     sheaf_status *alone = make_prompt(&prompt, &block, c, question, a, true);
     if (alone == NULL)
-        sheaf_try_this(st, "/reset, which forgets what was said; or a larger --max-length");
+        sheaf_try_this(st, "/reset, which forgets what was said; or a larger `max-length`");
     sheaf_status_free(alone);
     free(block);
     return st;

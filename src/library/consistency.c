@@ -145,7 +145,7 @@ static void add_asking(sheaf_text *t, const sheaf_model *m, const sheaf__answer_
                     m->o.place == NULL ? "" : m->o.place, a->generate.batch, a->logprobs,
                     a->generate.best);
     for (int64_t i = 0; i < a->nstop; i++)
-        add_hash(t, "--stop", a->stop[i]);
+        add_hash(t, "`stop`", a->stop[i]);
     add_answers(t, a);
 }
 

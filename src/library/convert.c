@@ -36,7 +36,7 @@ static sheaf_status *merge_step(sheaf_weights_convert_report *r,
         r->tensors = merged.tensors;
         r->bytes = merged.bytes;
         r->merged = merged.adapted;
-        sheaf_note(how->events, "the adapter is merged into its base (--to peft writes it alone)");
+        sheaf_note(how->events, "the adapter is merged into its base (`to peft` writes it alone)");
     }
     return st;
 }
@@ -82,11 +82,11 @@ static sheaf_status *by_way_of(sheaf_weights_convert_report *r,
     from->dst = between;
     TRY(st, sheaf__run_export(&e, from));
     if (st == NULL && to->own_lora && sheaf__family_at((int)e.family)->classes == NULL) {
-        st = sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "--to sat"),
+        st = sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "`to sat`"),
                             "CogVLM or CogAgent, for SAT's form");
         sheaf_try_this(
             sheaf_found(st, "a run on a model of family %s", sheaf_family_name(e.family)),
-            "--to hf, the whole model%s", e.adapter ? "; --to peft, the adapter" : "");
+            "`to hf`, the whole model%s", e.adapter ? "; `to peft`, the adapter" : "");
     }
     sheaf_weights_convert_options next = *how;
     next.events = &names.events;
@@ -118,21 +118,21 @@ static sheaf_status *convert_run(sheaf_weights_convert_report *r,
     const bool peft = to->adapter, same = how->dtype == SHEAF_BOOL && how->shard_bytes == 0,
                one_file = (to->writes & SHEAF_WRITES_BLOCKS) != 0;
     if ((how->quantize != SHEAF_QUANTIZE_NONE && !one_file) || how->dequantize)
-        return sheaf_try_this(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--quantize or --dequantize"),
+        return sheaf_try_this(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`quantize` or `dequantize`"),
                                              "a model as SRC, not a run"),
                               "sheaf convert %s MODEL --to hf, then sheaf convert MODEL DST",
                               how->src);
     if (how->adapter != NULL)
-        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--adapter"),
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`adapter`"),
                               "none: SRC is a checkpoint of training, which has what it trained");
     if (peft && !adapter) {
         sheaf_status *st = sheaf_found(
-            sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--to %s", to->name), "a run of method lora"),
+            sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`to %s`", to->name), "a run of method lora"),
             "one that trained whole tensors");
-        return sheaf_try_this(st, "--to %s, the whole model", one_file ? "gguf" : "hf");
+        return sheaf_try_this(st, "`to %s`, the whole model", one_file ? "gguf" : "hf");
     }
     if (peft && !one_file && how->dtype != SHEAF_BOOL)
-        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--dtype"),
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`dtype`"),
                               "none: an adapter that was trained is float32");
     *r = (sheaf_weights_convert_report){ .from = "sheaf" };
     if (one_file || (!peft && (adapter || !same || !to->plain))) {
@@ -165,8 +165,8 @@ static sheaf_status *convert(sheaf_weights_convert_report *report,
     *report = (sheaf_weights_convert_report){ .step = -1 };
     sheaf_status *st = is_run(&run, &lora, how);
     if (st == NULL && how->base != NULL && !run && strcmp(how->to, "gguf-lora") != 0)
-        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--base"),
-                            "a run or a checkpoint of training as SRC, or --to gguf-lora");
+        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`base`"),
+                            "a run or a checkpoint of training as SRC, or `to gguf-lora`");
     if (st == NULL && !run && how->adapter != NULL)
         st = sheaf__adapters_base(how->src, how->config, SHEAF_QUANTIZE_NONE, &how->adapter, 1,
                                   how->events);
@@ -187,7 +187,7 @@ static sheaf_status *check(const sheaf_weights_convert_options *o)
     TRY(st, sheaf__check_count(what, "shard_bytes", o->shard_bytes, INT64_MAX));
     TRY(st, sheaf__check_count(what, "quantize", o->quantize, SHEAF_QUANTIZE_Q6_K));
     if (st == NULL && o->quantize != SHEAF_QUANTIZE_NONE && o->dequantize)
-        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--quantize and --dequantize"),
+        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`quantize` and `dequantize`"),
                             "one of the two");
     return st == NULL ? sheaf__check_count(what, "threads", o->threads, SHEAF__MOST_THREADS) : st;
 }

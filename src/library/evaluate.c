@@ -50,8 +50,8 @@ static sheaf_status *check_logits(const char *path)
     if (path == NULL)
         return NULL;
     if (lstat(path, &about) != 0)
-        return sheaf_in(sheaf__path_check_new(path, false), "--save-logits");
-    return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--save-logits %s", path),
+        return sheaf_in(sheaf__path_check_new(path, false), "`save-logits`");
+    return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`save-logits %s`", path),
                                       "a file that does not exist"),
                        "something there already");
 }
@@ -198,19 +198,19 @@ static sheaf_status *read_objective(work *w)
     TRY(st, sheaf__objective_check(&w->objective, &w->train));
     if (st == NULL && w->objective.grouped)
         st = sheaf_found(
-            sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "--objective %s", w->objective.name),
+            sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "`objective %s`", w->objective.name),
                            "an objective whose evaluation needs no rewards"),
             "one that learns from rewards");
     const bool logits = w->o.take != NULL || w->o.save_logits != NULL,
                scores = w->m->opened.config.scores;
     if (st == NULL && sheaf__objective_prefers(&w->objective) && w->objective.scores != scores)
         return sheaf_found(
-            sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--objective %s", w->objective.name),
+            sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`objective %s`", w->objective.name),
                            scores ? "reward, of a reward model" : "a reward model"),
             scores ? "a reward model" : "one that gives logits");
     if (st == NULL && sheaf__objective_prefers(&w->objective) && (logits || w->o.prompts != NULL))
-        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, logits ? "--save-logits" : "--match"),
-                            "none with --objective %s", w->objective.name);
+        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, logits ? "`save-logits`" : "`match`"),
+                            "none with `objective %s`", w->objective.name);
     return st;
 }
 
@@ -239,11 +239,11 @@ static sheaf_status *open_reference(sheaf_model **out, const work *w)
     if (of_run || m->opened.lora != NULL || w->objective.folder != NULL)
         return sheaf_in(sheaf_model_open(out, &o), "the reference");
     return sheaf_try_this(
-        sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--objective %s", w->objective.name),
+        sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`objective %s`", w->objective.name),
                                    "the folder of a run, or an adapter: its reference is the model "
                                    "without it"),
                     "a model alone"),
-        "--adapter DIR");
+        "`adapter DIR`");
 }
 
 static sheaf__subset all_rows(const work *w)
@@ -413,7 +413,7 @@ static sheaf_status *check_router(const sheaf_model *m)
     sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "output_router_logits: true");
     sheaf_expected(st, "all layers on one stage, as the router's loss is one of all");
     sheaf_found(st, "%d stages", m->placement.stages);
-    return sheaf_try_this(st, "--tp or --dp in place of --place; answers, which have no loss, are "
+    return sheaf_try_this(st, "`tp` or `dp` in place of `place`; answers, which have no loss, are "
                               "given by stages");
 }
 

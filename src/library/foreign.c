@@ -14,10 +14,10 @@
 #define REFUSED "off=|*=!"
 #define BITS "bitsandbytes has 4 and 8"
 #define NO_DORA "DoRA is merged, not trained"
-#define TOKENS "write them to a file, one a line: --add-tokens FILE"
+#define TOKENS "write them to a file, one a line: `add-tokens FILE`"
 #define FOLDER_ALONE "a folder: sheaf downloads nothing"
 #define OF_ONE_DEVICE "of one device: with N of them multiply accumulate by N"
-#define BY_RANKS "ranks share the model by --tp"
+#define BY_RANKS "ranks share the model by `tp`"
 #define SHARE_ALONE "a share; a count of records is none"
 #define ONE_FILE "one file of data, with the fields that docs/data.md has: join or rename them"
 #define SCHEDULES "constant_with_warmup=constant|cosine_with_min_lr=cosine|warmup_stable_decay=wsd"
@@ -37,7 +37,7 @@ static const sheaf_foreign_rule both[] = {
     { "lr_scheduler_kwargs.min_lr", COPY, "min-lr-ratio" },
     { "lr_scheduler_kwargs.num_decay_steps", COPY, "decay-steps" },
     { "lr_scheduler_kwargs.num_stable_steps", COPY, NULL,
-      REFUSED "stable are the steps between --warmup and --decay-steps" },
+      REFUSED "stable are the steps between `warmup` and `decay-steps`" },
     { "lr_scheduler_kwargs.warmup_type", COPY, NULL, "linear=|*=!the warm-up is linear" },
     { "lr_scheduler_kwargs.decay_type", COPY, NULL, "cosine=|*=!wsd goes down by a cosine" },
     { "lr_scheduler_kwargs.num_cycles", COPY, NULL, "0.5=|*=!the cosine goes down once" },
@@ -59,7 +59,7 @@ static const sheaf_foreign_rule both[] = {
     { "label_smoothing_factor", COPY, "label-smoothing" },
     { "gradient_checkpointing", COPY, "checkpointing", FLAG },
     { "resume_from_checkpoint", COPY, NULL,
-      REFUSED "sheaf goes on from checkpoints of its own, by --resume" },
+      REFUSED "sheaf goes on from checkpoints of its own, by `resume`" },
     { "deepspeed|fsdp*", IGNORED, NULL, NULL, BY_RANKS },
     { "trust_remote_code|remove_unused_columns|torch_compile*|swanlab_*|use_swanlab|hub_*|ddp_*|"
       "save_only_model",
@@ -75,22 +75,22 @@ static const sheaf_foreign_rule factory[] = {
       "pt=!a record with a text alone is learnt whole: --loss-on all" },
     { "pref_beta", COPY, "beta" },
     { "pref_loss", COPY, "loss-type",
-      "orpo=!--objective orpo|simpo=!--objective simpo|kto_pair=!--objective kto" },
-    { "pref_ftx", COPY, NULL, "0=|0.0=|*=!--loss-type sigmoid,sft: a mean over tokens, not pairs" },
-    { "pref_bco_weight", COPY, NULL, "0=|0.0=|*=!--loss-type sigmoid,bco_pair" },
+      "orpo=!`objective orpo`|simpo=!`objective simpo`|kto_pair=!`objective kto`" },
+    { "pref_ftx", COPY, NULL, "0=|0.0=|*=!`loss-type sigmoid,sft`: a mean over tokens, not pairs" },
+    { "pref_bco_weight", COPY, NULL, "0=|0.0=|*=!`loss-type sigmoid,bco_pair`" },
     { "simpo_gamma", COPY, "simpo-gamma" },
     { "dpo_label_smoothing", COPY, "label-smoothing" },
     { "kto_chosen_weight", COPY, "desirable-weight" },
     { "kto_rejected_weight", COPY, "undesirable-weight" },
     { "ref_model", COPY, "reference" },
     { "do_train", ONLY, NULL, "true" },
-    { "freeze_vision_tower", ONLY, NULL, "true", "name its tensors with --train PATTERN" },
+    { "freeze_vision_tower", ONLY, NULL, "true", "name its tensors with `train PATTERN`" },
     { "do_predict", ONLY, NULL, "false" },
     { "eval_strategy|evaluation_strategy", ONLY, NULL, "steps|no" },
     { "save_strategy", ONLY, NULL, "steps" },
     { "finetuning_type", COPY, "method",
-      "freeze=!trains its last layers: --method head with --train PATTERN names them" },
-    { "freeze_trainable_layers", COPY, NULL, REFUSED "name the layers with --train PATTERN" },
+      "freeze=!trains its last layers: `method head` with `train PATTERN` names them" },
+    { "freeze_trainable_layers", COPY, NULL, REFUSED "name the layers with `train PATTERN`" },
     { "lora_target", COPY, "lora-targets", "all=all-linear" },
     { "lora_rank", COPY, "lora-rank" },
     { "lora_alpha", COPY, "lora-alpha", "0=" },
@@ -98,10 +98,10 @@ static const sheaf_foreign_rule factory[] = {
     { "additional_target", COPY, "modules-to-save" },
     { "add_tokens", COPY, NULL, REFUSED TOKENS },
     { "add_special_tokens|new_special_tokens", COPY, NULL,
-      REFUSED "write them to a .json list, with \"special\": true: --add-tokens FILE" },
+      REFUSED "write them to a .json list, with \"special\": true: `add-tokens FILE`" },
     { "use_dora", COPY, NULL, REFUSED NO_DORA },
     { "use_galore|use_badam|kt_use_lora_experts|kt_lora_*", COPY, NULL, REFUSED },
-    { "loraplus_lr_ratio", COPY, NULL, REFUSED "--lr-scale gives tensors rates of their own" },
+    { "loraplus_lr_ratio", COPY, NULL, REFUSED "`lr-scale` gives tensors rates of their own" },
     { "quantization_bit", COPY, "quantize", "4=nf4-double|8=int8|off=|*=!" BITS },
     { "quantization_type", ONLY, NULL, "nf4" },
     { "quantization_method", ONLY, NULL, "bnb|bitsandbytes" },
@@ -137,7 +137,7 @@ static const sheaf_foreign_rule factory[] = {
     { "disable_shuffling", COPY, "shuffle", CONTRARY },
     { "dataloader_drop_last", COPY, NULL,
       REFUSED "every row counts: a step goes on in the next epoch" },
-    { "tokenized_path", IGNORED, NULL, NULL, "--data-cache" },
+    { "tokenized_path", IGNORED, NULL, NULL, "`data-cache`" },
     { "dataset_dir|do_eval|include_num_input_tokens_seen|ray_*|kt_*|use_kt|use_v1_kernels|"
       "push_to_hub*|overwrite_*|preprocessing_num_workers|dataloader_*|logging_*|"
       "log_level|plot_loss|report_to|run_name|flash_attn|enable_liger_kernel|use_unsloth|"
@@ -162,10 +162,10 @@ static const sheaf_foreign_rule axolotl[] = {
     { "lora_layers_to_transform|peft_layers_to_transform", COPY, "lora-layers" },
     { "lora_modules_to_save", COPY, "modules-to-save" },
     { "lora_fan_in_fan_out|s2_attention", COPY, NULL, REFUSED },
-    { "lora_target_parameters", COPY, NULL, REFUSED "name layers with --lora-targets" },
+    { "lora_target_parameters", COPY, NULL, REFUSED "name layers with `lora-targets`" },
     { "peft_use_rslora", COPY, "lora-rslora", FLAG },
     { "peft_use_dora", COPY, NULL, REFUSED NO_DORA },
-    { "unfrozen_parameters", COPY, NULL, REFUSED "name them with --train PATTERN" },
+    { "unfrozen_parameters", COPY, NULL, REFUSED "name them with `train PATTERN`" },
     { "datasets[0].path", COPY, "data", NULL,
       "a JSON Lines file; of a data set of the hub, write one" },
     { "datasets[*].type", ONLY, NULL,
@@ -196,7 +196,7 @@ static const sheaf_foreign_rule axolotl[] = {
       IGNORED },
     { "datasets[*]*|test_datasets[*]*", COPY, NULL, REFUSED ONE_FILE },
     { "pretraining_dataset*", COPY, NULL,
-      REFUSED "give a file of {\"text\": ...} records as --data" },
+      REFUSED "give a file of {\"text\": ...} records as `data`" },
     { "dataset_prepared_path", COPY, "data-cache" },
     { "val_set_size", COPY, "eval-split", "0=|0.0=", SHARE_ALONE },
     { "sequence_len", COPY, "seq" },
@@ -214,7 +214,7 @@ static const sheaf_foreign_rule axolotl[] = {
     { "float16", COPY, "dtype", "off=|*=float16" },
     { "early_stopping_patience", COPY, "patience" },
     { "evals_per_epoch", COPY, NULL,
-      REFUSED "--eval-every counts steps; sheaf plan --data says how many an epoch has" },
+      REFUSED "`eval-every` counts steps; sheaf plan --data says how many an epoch has" },
     { "noisy_embedding_alpha", COPY, "neftune-alpha" },
     { "special_tokens.*", COPY, NULL,
       REFUSED "sheaf takes the tokenizer as it is: set them in tokenizer_config.json" },
@@ -233,14 +233,14 @@ static const sheaf_foreign_rule axolotl[] = {
     { "dpo_beta|rl_beta|orpo_alpha", COPY, "beta" },
     { "dpo_label_smoothing", COPY, "label-smoothing" },
     { "dpo_use_weighting", COPY, "use-weighting", FLAG },
-    { "rpo_alpha", COPY, NULL, REFUSED "--loss-type sigmoid,sft with --loss-weights 1,X" },
+    { "rpo_alpha", COPY, NULL, REFUSED "`loss-type sigmoid,sft` with `loss-weights 1,X`" },
     { "cpo_alpha", COPY, "cpo-alpha" },
     { "simpo_gamma", COPY, "simpo-gamma" },
     { "kto_desirable_weight", COPY, "desirable-weight" },
     { "kto_undesirable_weight", COPY, "undesirable-weight" },
-    { "saves_per_epoch", IGNORED, NULL, NULL, "--save-every counts steps" },
+    { "saves_per_epoch", IGNORED, NULL, NULL, "`save-every` counts steps" },
     { "dp_*", IGNORED, NULL, NULL, BY_RANKS },
-    { "tensor_parallel_size", IGNORED, NULL, NULL, "--tp" },
+    { "tensor_parallel_size", IGNORED, NULL, NULL, "`tp`" },
     { "base_model_config|model_type|tokenizer_type|strict|lora_mlp_kernel|lora_qkv_kernel|"
       "lora_o_kernel|eval_sample_packing|pad_to_sequence_len|eval_batch_size|tf32|"
       "gradient_checkpointing_kwargs*|special_tokens|"

@@ -253,13 +253,13 @@ static sheaf_status *check_reach(const sheaf_config *config, const sheaf__prompt
                                          : sheaf_fail(SHEAF_E_DATA, "prompt %" PRId64, i + 1);
         if (full)
             return sheaf_found(
-                sheaf_expected(st, "fewer positions than --max-length %" PRId64, max_length),
+                sheaf_expected(st, "fewer positions than `max-length %" PRId64 "`", max_length),
                 "%" PRId64, p->prompt[i].n);
         sheaf_expected(st, "at most %" PRId64 " positions, the model's %s", config->max_position,
                        sheaf_config_position_key(config));
         return sheaf_try_this(sheaf_found(st, "%" PRId64, n),
-                              "a shorter one; --max-length %" PRId64
-                              " goes beyond what the model was made for",
+                              "a shorter one; `max-length %" PRId64
+                              "` goes beyond what the model was made for",
                               n + max_new);
     }
     const int64_t end = max_length > 0 && most + max_new > max_length ? max_length : most + max_new;

@@ -72,7 +72,7 @@ static void warn(const json_t *file, const char *name, const sheaf_events *event
     }
     /* max_new_tokens has priority, in transformers too */
     if (matters(length, NAN) && !json_is_integer(json_object_get(file, "max_new_tokens")))
-        warn_of(name, "max_length", length, ": --max-new and --max-length bound an answer", events);
+        warn_of(name, "max_length", length, ": `max-new` and `max-length` bound an answer", events);
     /* the others hold the same numbers in another order */
     if (json_is_string(cache) && strcmp(json_string_value(cache), "quantized") == 0)
         warn_of(name, "cache_implementation", cache, "", events);

@@ -39,11 +39,11 @@ static void release_steps(steps *s)
 static sheaf_status *another_quantize(const char *path, const sheaf__run_export_result *e,
                                       sheaf_quantize asked)
 {
-    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "%s: --quantize", path);
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "%s: `quantize`", path);
     sheaf_expected(st, "%s, as it was trained on %s", sheaf__quantize_choices[e->quantize].name,
                    e->base);
     sheaf_found(st, "%s", sheaf__quantize_choices[asked].name);
-    return sheaf_try_this(st, "without --quantize, and runs that quantised their base alike");
+    return sheaf_try_this(st, "without `quantize`, and runs that quantised their base alike");
 }
 
 static sheaf_status *write_step(steps *s, int i, const char *path,
@@ -86,8 +86,8 @@ static sheaf_status *write_whole(sheaf_weights_merge_report *r, const char *path
         how->dtype != SHEAF_BOOL || how->requantize) {
         sheaf_status *st =
             sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", path),
-                           "an adapter, for more than one, for --combine, --as-peft, --dtype and "
-                           "--requantize");
+                           "an adapter, for more than one, for `combine`, `as-peft`, `dtype` and "
+                           "`requantize`");
         return sheaf_try_this(sheaf_found(st, "a checkpoint that holds whole tensors"),
                               "merge it alone; sheaf convert changes the dtype");
     }
@@ -287,26 +287,26 @@ static sheaf_status *check(const sheaf_weights_merge_options *o)
             "%d", o->nadapters);
     if (o->adapter_only ? o->combine == NULL : o->weights != NULL && o->combine == NULL)
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, what),
-                              "--combine linear or --combine cat beside %s",
-                              o->adapter_only ? "--adapter-only" : "--weights");
+                              "`combine linear` or `combine cat` beside %s",
+                              o->adapter_only ? "`adapter-only`" : "`weights`");
     if (o->mode < SHEAF_MERGE_ROUND_ONCE || o->mode > SHEAF_MERGE_LIKE_PEFT_SAFE)
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, what), "a mode");
     if (o->adapter_only && (o->base != NULL || o->to != NULL))
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, what),
-                              "neither base nor --to beside adapter_only: it has PEFT's form");
+                              "neither base nor `to` beside adapter_only: it has PEFT's form");
     if (o->to != NULL && strcmp(o->to, "hf") != 0 && strcmp(o->to, "sat") != 0)
         return sheaf_found(
             sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_weights_merge_options: to"), "hf or sat"),
             "%s", o->to);
     if (o->plain_base && (o->quantize != SHEAF_QUANTIZE_NONE || o->requantize || o->adapter_only))
-        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--plain-base"),
-                              "a base, and neither --quantize nor --requantize");
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`plain-base`"),
+                              "a base, and neither `quantize` nor `requantize`");
     if (o->requantize && (o->adapter_only || (o->to != NULL && strcmp(o->to, "hf") != 0)))
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s: requantize", what),
-                              "a base, and --to hf: other forms have no weights in 4 or 8 bits");
+                              "a base, and `to hf`: other forms have no weights in 4 or 8 bits");
     if (o->tp != 0 && (o->to == NULL || strcmp(o->to, "sat") != 0))
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s: tp", what),
-                                          "--to sat beside it: other forms have no parts"),
+                                          "`to sat` beside it: other forms have no parts"),
                            "%d", o->tp);
     for (int i = 0; i < o->nadapters; i++)
         if (o->adapters == NULL || o->adapters[i] == NULL)

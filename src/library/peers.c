@@ -11,24 +11,24 @@
 
 #define LEAVE "leave it out: "
 static const char on_cpu[] =
-    LEAVE "--device cuda computes on NVIDIA GPUs, cuda:0,2 on those, else processors do. --tp T "
-          "divides the model over ranks, --threads N says how many cores they use";
+    LEAVE "`device cuda` computes on NVIDIA GPUs, cuda:0,2 on those, else processors do. `tp T` "
+          "divides the model over ranks, `threads N` says how many cores they use";
 static const char stored[] =
     LEAVE "frozen weights stay in the dtype they are stored in; sheaf convert "
           "--dtype bfloat16 halves those in float32";
 static const char divides[] =
-    LEAVE "--tp T divides the model over ranks, --dp D the micro-batches of a step";
-static const char hosts[] = LEAVE "--transport mpi with --hosts a:2,b:2 runs on several hosts";
+    LEAVE "`tp T` divides the model over ranks, `dp D` the micro-batches of a step";
+static const char hosts[] = LEAVE "`transport mpi` with `hosts a:2,b:2` runs on several hosts";
 static const char progress[] =
-    LEAVE "each step is in OUT/metrics.jsonl; train has --tensorboard DIR and, for Prometheus, "
-          "--metrics-port N; sheaf report OUT --watch shows the run in a browser";
+    LEAVE "each step is in OUT/metrics.jsonl; train has `tensorboard DIR` and, for Prometheus, "
+          "`metrics-port N`; sheaf report OUT --watch shows the run in a browser";
 static const char adamw[] =
-    LEAVE "the optimizer is AdamW, with --beta1, --beta2, --eps and --weight-decay";
-static const char lora[] = LEAVE "--method lora is the default";
+    LEAVE "the optimizer is AdamW, with `beta1`, `beta2`, `eps` and `weight-decay`";
+static const char lora[] = LEAVE "`method lora` is the default";
 static const char ignored[] = LEAVE "it changes no result here";
 static const char measures[] =
-    LEAVE "--time measures here each time, some seconds of a model of three layers";
-static const char one_process[] = LEAVE "one process does it, on --threads N";
+    LEAVE "`time` measures here each time, some seconds of a model of three layers";
+static const char one_process[] = LEAVE "one process does it, on `threads N`";
 static const char network[] =
     LEAVE "plan --json has the bytes and calls of a step: divide by the network's rate";
 static const char begins[] = LEAVE "A begins random and B zero";
@@ -74,7 +74,7 @@ static const struct {
     { "max-time", " max-duration train-runtime " },
     { "tokenizer", " tokenizer-path tokenizer-name " },
     { "schedule", " scheduler lr-decay-style " },
-    { "min-lr-ratio", " min-lr-rate cosine-min-lr-ratio min-lr ", ", a share of --lr" },
+    { "min-lr-ratio", " min-lr-rate cosine-min-lr-ratio min-lr ", ", a share of `lr`" },
     { "decay-steps", " num-decay-steps lr-wsd-decay-iters " },
     { "warmup", " num-warmup-steps warmup-iters lr-warmup-steps " },
     { "clip", " clip-grad gradient-clipping gradient-clip-val max-norm " },
@@ -83,7 +83,7 @@ static const struct {
     { "save-every", " save-interval " },
     { "quiet", " silent disable-tqdm " },
     { "tensorboard", " logging-dir tensorboard-dir " },
-    { "resume", " resume-from-checkpoint ", ", of the run in --out" },
+    { "resume", " resume-from-checkpoint ", ", of the run in `out`" },
     { "checkpointing", " checkpoint-activations recompute " },
     { "dtype", " fp32 ", " float32" },
     { "dtype", " torch-dtype precision outtype " },

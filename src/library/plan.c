@@ -63,7 +63,7 @@ static sheaf_status *ask_run(sheaf__plan_request *a, const sheaf__run_settings *
     sheaf__train_dtype(t, a->events);
     st = sheaf__train_settings_check(run->state, run->table, t);
     if (st == NULL && t->dp < groups)
-        sheaf_note(a->events, "--dp %d has no effect with --place: generation has no groups",
+        sheaf_note(a->events, "`dp %d` has no effect with `place`: generation has no groups",
                    groups);
     q->o = *t;
     return st;
@@ -106,6 +106,7 @@ static sheaf_status *ask_model(request *r, const sheaf_model_open_options *optio
         q->o.slices = o.slices;
     q->o.seq = o.positions;
     q->place_text = o.place != NULL ? o.place : "1";
+    q->positions = true;
     a->events = o.events;
     if (st == NULL && a->how.time && q->o.dp > 1) /* each group's prompts take the time of one */
         st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_model_open_options: dp"),
@@ -148,14 +149,12 @@ static sheaf_status *try_speed(sheaf__plan_request *a)
 static sheaf_status *find_time(sheaf__plan_request *a)
 {
     const sheaf_train_options *o = &a->q.o;
-    const char *name = a->q.flags ? "--time" : "time";
     a->timed_steps = a->work.rows > 0 ? a->work.steps : a->q.whole ? 0 : o->steps;
     if (o->transport == SHEAF_TRANSPORT_MPI && o->tp * o->dp > 1)
         sheaf_note(
             a->events,
-            "%s: ranks are measured as threads of one process; between hosts they wait longer",
-            name);
-    return sheaf_in(sheaf__timing_find(&a->timing, &a->q, a->events), "%s", name);
+            "`time`: ranks are measured as threads of one process; between hosts they wait longer");
+    return sheaf_in(sheaf__timing_find(&a->timing, &a->q, a->events), "`time`");
 }
 
 /* What the first step of the run exchanges, byte for byte. */
@@ -287,7 +286,7 @@ sheaf_status *sheaf__run_plan(sheaf_needs **out, const sheaf__run_settings *run,
                               const sheaf_plan_options *how, const sheaf_events *events)
 {
     SHEAF__NUMERIC_ENV;
-    request r = { .plan = { .events = events, .q.flags = true } };
+    request r = { .plan.events = events };
     sheaf__plan_request *a = &r.plan;
     sheaf_status *st = plan_run(out, a, run, how, NULL);
     if (st == NULL && a->how.table == SHEAF_PLAN_NO_TABLE) {

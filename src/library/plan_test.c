@@ -54,19 +54,19 @@ TEST(test_plan__notes_name_settings_and_fields)
     run.settings = "seq: 4000\nlora-targets: q_proj\n";
     CHECK_OK(sheaf_run_plan(&needs, &run, NULL));
     sheaf_needs_free(needs);
-    check_said(&s, "seq: 4000 positions are more than");
+    check_said(&s, "`seq`: 4000 positions are more than");
     s.n = 0;
     open.positions = 4000;
     CHECK_OK(sheaf_model_plan(&needs, &open, NULL));
     sheaf_needs_free(needs);
-    check_said(&s, "positions: 4000 positions are more than");
+    check_said(&s, "`positions`: 4000 positions are more than");
     s.n = 0;
     open.model = NULL;
     open.config = pictured;
     open.positions = 0;
     CHECK_OK(sheaf_model_plan(&needs, &open, NULL));
     sheaf_needs_free(needs);
-    check_said(&s, "without data every row is taken to have an image");
+    check_said(&s, "without `data` every row is taken to have an image");
 }
 
 TEST(test_plan__errors_name_settings_and_fields)
@@ -77,7 +77,7 @@ TEST(test_plan__errors_name_settings_and_fields)
     open.model = model;
     open.place = "x";
     CHECK_FAILS(sheaf_model_plan(&needs, &open, NULL), SHEAF_E_ARG,
-                "place: 'x' | a number of stages (2)");
+                "`place`: 'x' | a number of stages (2)");
     open.place = NULL;
     open.tp = 60;
     CHECK_FAILS(sheaf_model_plan(&needs, &open, NULL), SHEAF_E_ARG, "tp | at most 64 ranks in all");
@@ -89,7 +89,7 @@ TEST(test_plan__errors_name_settings_and_fields)
     open.config = pictured;
     open.positions = 20;
     CHECK_FAILS(sheaf_model_plan(&needs, &open, NULL), SHEAF_E_ARG,
-                "--seq, the positions of a row | at least");
+                "`seq`, the positions of a row | at least");
 }
 
 TEST(test_timing__errors_name_settings_and_fields)
@@ -104,7 +104,7 @@ TEST(test_timing__errors_name_settings_and_fields)
     open.positions = 12;
     open.place = "2";
     CHECK_FAILS(sheaf_model_plan(&needs, &open, &how), SHEAF_E_ARG,
-                "time of generation | layers on one stage | 2 | place \"1\", or NULL");
+                "time of generation | layers on one stage | 2 | `place 1`");
     open.place = NULL;
     how.batch = -1;
     CHECK_FAILS(sheaf_model_plan(&needs, &open, &how), SHEAF_E_ARG,
@@ -119,7 +119,7 @@ TEST(test_timing__errors_name_settings_and_fields)
     how.max_new = 12;
     CHECK_FAILS(
         sheaf_model_plan(&needs, &open, &how), SHEAF_E_ARG,
-        "at least 1 positions | 0: 12 less 12 | positions of 13 or more, or a smaller max_new");
+        "at least 1 positions | 0: 12 less 12 | `positions` of 13 or more, or a smaller `max-new`");
 }
 
 FIXTURE(find_data, remove_scratch);

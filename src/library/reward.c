@@ -29,13 +29,13 @@ static sheaf_status *read_one(struct sheaf__reward *out, const char *at, size_t 
     if (strcmp(out->text, "exact") == 0)
         out->kind = SHEAF__REWARD_EXACT;
     else if (n == 0)
-        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--reward"),
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`reward`"),
                               "exact, regex:PATTERN or a command, with \";\" between several");
     if (strncmp(out->text, regex, sizeof regex - 1) != 0)
         return NULL;
     if (regcomp(&out->pattern, out->text + sizeof regex - 1, REG_EXTENDED | REG_NOSUB) != 0)
         return sheaf_found(
-            sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--reward"), "an extended regular expression"),
+            sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`reward`"), "an extended regular expression"),
             "'%s'", out->text);
     out->kind = SHEAF__REWARD_REGEX;
     return NULL;
@@ -48,8 +48,8 @@ static sheaf_status *read_weights(sheaf__rewards *r, const char *list)
         char *end;
         r->of[i].weight = strtod(at, &end);
         if (end == at || !isfinite(r->of[i].weight) || *end != (i + 1 == r->count ? '\0' : ','))
-            return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--reward-weights"),
-                                              "a number for each of --reward, with commas"),
+            return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`reward-weights`"),
+                                              "a number for each of `reward`, with commas"),
                                "'%s'", list);
         at = end + 1;
     }
@@ -64,7 +64,7 @@ sheaf_status *sheaf__rewards_open(sheaf__rewards *r, const char *list, const cha
     for (const char *at = list; st == NULL; at++) {
         const size_t n = strcspn(at, ";");
         if (r->count == SHEAF__MOST_REWARDS)
-            return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--reward"), "8 at most");
+            return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`reward`"), "8 at most");
         st = read_one(&r->of[r->count++], at, n);
         at += n;
         if (*at == '\0')
@@ -87,7 +87,7 @@ void sheaf__rewards_close(sheaf__rewards *r)
 
 static sheaf_status *failed(const char *program, const char *what, int64_t number)
 {
-    return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "--reward %s", program),
+    return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "`reward %s`", program),
                                       "a number, or null, on a line for each completion, and exit "
                                       "code 0"),
                        what, (long long)number);
@@ -149,7 +149,7 @@ static sheaf_status *wait_for(const sheaf__rewards *r, const char *command, pid_
             kill(-child, SIGKILL);
             waitpid(child, &status, 0);
             return sheaf_try_this(failed(command, "nothing within %lld s", (long long)r->seconds),
-                                  "a larger --reward-time");
+                                  "a larger `reward-time`");
         }
         usleep(1000);
     }

@@ -32,7 +32,7 @@ static sheaf_status *find_base(sheaf__run_export_result *out, const sheaf__run_r
             sheaf_found(sheaf_expected(st, "a model at %s%s", base,
                                        how->base != NULL ? "" : ", as its settings say"),
                         "nothing there");
-        return sheaf_try_this(st, "where it lies now: --base BASE");
+        return sheaf_try_this(st, "where it lies now: `base BASE`");
     }
     sheaf_status *st = sheaf__run_copy(&out->base, base);
     return st == NULL ? sheaf__run_copy(&out->config,

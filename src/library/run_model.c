@@ -193,13 +193,15 @@ sheaf_status *sheaf__run_check_base(const char *progress, const sheaf__opened *o
     sheaf__origin origin = { 0 };
     json_t *root = NULL;
     sheaf__text_add(&cure, path == NULL ? "give the model that the run was trained on"
-                                        : "with the right one: --model BASE --adapter ");
-    if (path != NULL)
+                                        : "with the right one: `model BASE` `adapter` ");
+    if (path != NULL) {
         sheaf__text_word(&cure, path);
+        sheaf__text_add(&cure, "`");
+    }
     if (result) {
         sheaf__text_add(&cure, "; to use its adapter on another all the same: sheaf convert ");
         sheaf__text_word(&cure, path);
-        sheaf__text_add(&cure, "/adapter COPY --to peft, and --adapter COPY");
+        sheaf__text_add(&cure, "/adapter COPY --to peft, and `adapter COPY`");
     }
     const sheaf__origin_words words = { .code = SHEAF_E_LAYOUT,
                                         .what = "the base of the run",
@@ -343,7 +345,7 @@ static sheaf_status *take_base(sheaf__run_model *run)
         sheaf_expected(st, "a model at %s, as its settings say%s", model,
                        model[0] == '/' ? "" : " (seen from the folder it was trained in)");
         return sheaf_try_this(sheaf_found(st, "nothing there"),
-                              "where it lies now: --model BASE --adapter %s",
+                              "where it lies now: `model BASE` `adapter %s`",
                               run->r.step != NULL ? run->r.step : out);
     }
     run->folder = run->base = strdup(model);
@@ -381,10 +383,10 @@ static sheaf_status *take_run(sheaf__run_model *run, const sheaf__open_options *
     const bool whole = run->r.options.method != SHEAF_METHOD_LORA && run->r.step == NULL;
     sheaf_status *st = NULL;
     if (st == NULL && as_adapter && whole) {
-        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--adapter %s", run->r.out),
+        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`adapter %s`", run->r.out),
                             "a run of method lora, or a checkpoint");
         return sheaf_try_this(sheaf_found(st, "a run whose result is a whole model"),
-                              "--model %s/model", run->r.out);
+                              "`model %s`/model", run->r.out);
     }
     if (st == NULL && !as_adapter && !whole)
         st = take_base(run);
@@ -406,9 +408,9 @@ static sheaf_status *find_run(sheaf__run_model *run, const sheaf__open_options *
             st = sheaf__run_read_adapter(&run->r, &is, path[i]);
         if (st == NULL && is && i == 0 && adapter) {
             const char *base = run->r.options.model;
-            st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--adapter"),
-                                "none: --model is a run, which has its own");
-            sheaf_try_this(sheaf_found(st, "%s", how->adapter), "--model %s --adapter %s",
+            st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`adapter`"),
+                                "none: `model` is a run, which has its own");
+            sheaf_try_this(sheaf_found(st, "%s", how->adapter), "`model %s` `adapter %s`",
                            base != NULL ? base : "BASE", how->adapter);
         } else if (st == NULL && is && !(result && i == 1))
             st = take_run(run, how, i == 1);
@@ -446,7 +448,7 @@ sheaf_status *sheaf__run_model_open(sheaf__opened *out, sheaf__run_model *run,
     if (replaced.slices == 0)
         replaced.slices = slices > 0 ? slices : SHEAF__DEFAULT_SLICES;
     if (st == NULL && slices > 0 && how->slices == 0 && slices != SHEAF__DEFAULT_SLICES)
-        sheaf_note(how->events, "%d slice%s, as in the run (--slices changes it)", slices,
+        sheaf_note(how->events, "%d slice%s, as in the run (`slices` changes it)", slices,
                    slices == 1 ? "" : "s");
     const bool result = run->adapter != NULL && run->temporary == NULL;
     if (run->adapter != NULL)
@@ -528,7 +530,7 @@ sheaf_dtype sheaf__run_model_dtype(const sheaf__run_model *run, sheaf_dtype aske
         return own_dtype(config, events);
     const sheaf_dtype of_run = run->r.options.dtype;
     if (of_run != SHEAF_F32)
-        sheaf_note(events, "activations in %s, as in the run (--dtype changes it)",
+        sheaf_note(events, "activations in %s, as in the run (`dtype` changes it)",
                    sheaf_dtype_torch_name(of_run));
     return of_run;
 }
@@ -541,10 +543,10 @@ sheaf_status *sheaf__run_model_ranks(const sheaf__run_model *run, int slices, in
         return NULL;
     while (enough < tp)
         enough *= 2;
-    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--tp");
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "`tp`");
     sheaf_expected(st, "at most %d, the slices of the run", of_run);
     return sheaf_try_this(sheaf_found(st, "%d", tp),
-                          "fewer ranks; --slices %d takes so many, but adds in another order than "
+                          "fewer ranks; `slices %d` takes so many, but adds in another order than "
                           "the run did",
                           enough);
 }

@@ -80,7 +80,7 @@ static sheaf_status *look(char **found, const char *folder, const sheaf__setting
 static sheaf_status *nowhere(const sheaf__setting *x, const char *value, const char *folder,
                              const char *out)
 {
-    sheaf_status *st = sheaf_fail(SHEAF_E_IO, "--%s %s, as the run was begun", x->name, value);
+    sheaf_status *st = sheaf_fail(SHEAF_E_IO, "`%s %s`, as the run was begun", x->name, value);
     sheaf_text word = { 0 };
     sheaf__text_word(&word, out);
     if (folder != NULL && folder[0] != '\0')
@@ -178,7 +178,7 @@ sheaf_status *sheaf__run_paths_none(const char *out)
         sheaf_status_free(sheaf__path_parent(&parent, name));
     if (parent != NULL)
         nearest = nearest_run(parent, strrchr(name, '/') != NULL ? strrchr(name, '/') + 1 : name);
-    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--resume --out %s", out);
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "`resume` `out %s`", out);
     sheaf_expected(st, "the folder of a run, which holds its settings and checkpoints");
     sheaf_found(st, sheaf__path_kind(out) == SHEAF_PATH_NONE ? "nothing there" : "no run in it");
     sheaf_text word = { 0 };
@@ -187,7 +187,7 @@ sheaf_status *sheaf__run_paths_none(const char *out)
     if (word.at != NULL)
         sheaf_try_this(st, "sheaf train --resume --out %s", word.at);
     else
-        sheaf_try_this(st, "the --out that the run began with; a new one begins without --resume");
+        sheaf_try_this(st, "the `out` that the run began with; a new one begins without `resume`");
     sheaf__text_release(&word);
     free(nearest);
     free(parent);

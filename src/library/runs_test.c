@@ -153,7 +153,7 @@ TEST(test_train__says_what_cannot_be)
     CHECK_FAILS(sheaf_run_train(NULL, &how), SHEAF_E_ARG, "float32, bfloat16 or float16");
     how.settings = NULL;
     how.data = NULL;
-    CHECK_FAILS(sheaf_run_train(NULL, &how), SHEAF_E_ARG, "--data is missing");
+    CHECK_FAILS(sheaf_run_train(NULL, &how), SHEAF_E_ARG, "`data` is missing");
     how.resume = true;
     CHECK_FAILS(sheaf_run_train(NULL, &how), SHEAF_E_ARG, "nothing there");
     how = run_of(at("whole"), 9);
@@ -166,7 +166,7 @@ TEST(test_train__says_what_cannot_be)
     how.threads = -1;
     CHECK_FAILS(sheaf_run_train(NULL, &how), SHEAF_E_ARG, "at most 4096 | -1");
     how = run_of("", 4);
-    CHECK_FAILS(sheaf_run_train(NULL, &how), SHEAF_E_ARG, "--out | a path");
+    CHECK_FAILS(sheaf_run_train(NULL, &how), SHEAF_E_ARG, "`out` | a path");
     assert_int_equal(sheaf__path_kind(at("none")), SHEAF_PATH_NONE);
 }
 

@@ -38,7 +38,7 @@ static sheaf_status *open_prompts(void *self, sheaf_data **out, const sheaf_trai
         ids[i] = s->prompts.prompt[i].ids;
         n[i] = s->prompts.prompt[i].n;
         if (s->prompts.prompt[i].pictures > 0 || s->prompts.prompt[i].embed != NULL)
-            st = sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "--reward"),
+            st = sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "`reward`"),
                                 "prompts without pictures");
     }
     TRY(st, sheaf_data_prompts(out, config, ids, n, rows));

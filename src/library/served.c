@@ -12,7 +12,7 @@ static sheaf_status *check_names(const sheaf__served *s)
         for (int j = 0; j < i; j++)
             if (strcmp(s->model[i].name, s->model[j].name) == 0)
                 return sheaf_try_this(
-                    sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--adapter"),
+                    sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`adapter`"),
                                                "models of different names, by which requests "
                                                "choose (a run's result has the run's)"),
                                 "'%s' twice", s->model[i].name),
@@ -31,7 +31,7 @@ static sheaf_status *check_same(const sheaf__served_model *base, const sheaf__se
                                    "the type of the model, %s%s", sheaf_dtype_name(a->dtype),
                                    a->sums == b->sums ? "" : ", and its order of sums"),
                     "%s", sheaf_dtype_name(b->dtype)),
-        "--dtype %s, and --sums where that is not enough: then all are computed so",
+        "`dtype %s`, and `sums` where that is not enough: then all are computed so",
         sheaf_dtype_torch_name(b->dtype));
 }
 

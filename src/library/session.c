@@ -281,7 +281,7 @@ static sheaf_status *open_port(session *s, const sheaf_events *events)
     if (port == 0)
         return NULL;
     if (sheaf__all_first(s->group))
-        st = sheaf_in(sheaf__prometheus_open(&s->prometheus, port), "--metrics-port");
+        st = sheaf_in(sheaf__prometheus_open(&s->prometheus, port), "`metrics-port`");
     if (s->prometheus != NULL)
         sheaf_note(events, "numbers for Prometheus at http://127.0.0.1:%d/metrics", port);
     return sheaf__all_agree(s->group, st);

@@ -31,17 +31,17 @@ bool sheaf__settings_named(const sheaf__settings *state, const sheaf__setting *o
     return state->given[i] || state->from_file[i];
 }
 
-/* "--data", "--model and --data", "--data and --steps (or --epochs)"; a line of help for each. */
+/* "`data`", "`model` and `data`", "`data` and `steps` (or `epochs`)"; a line of help for each. */
 static void list_missing(sheaf_text *names, sheaf_text *help, const sheaf__setting *const *missing,
                          int n)
 {
     for (int i = 0; i < n; i++) {
         const sheaf__setting *o = missing[i];
-        sheaf__text_add(names, "%s--%s", i == 0 ? "" : i + 1 == n ? " and " : ", ", o->name);
+        sheaf__text_add(names, "%s`%s`", i == 0 ? "" : i + 1 == n ? " and " : ", ", o->name);
         if (n > 1 && o->instead != NULL)
-            sheaf__text_add(names, " (or --%s)", o->instead);
+            sheaf__text_add(names, " (or `%s`)", o->instead);
         if (n > 1)
-            sheaf__text_add(help, "%s--%s: ", i == 0 ? "" : "\n            ", o->name);
+            sheaf__text_add(help, "%s`%s`: ", i == 0 ? "" : "\n            ", o->name);
         sheaf__text_add(help, "%.*s", (int)strcspn(o->help, ";"), o->help);
     }
 }
@@ -154,7 +154,7 @@ static sheaf_status *unknown_key(const sheaf__setting *options, const char *key,
     const sheaf__setting *o = sheaf__setting_find(options, key);
     if (o != NULL && !(o->kind & SHEAF__IS_HIDDEN))
         return sheaf_try_this(sheaf_expected(st, "a setting of the run"),
-                              "give --%s on the command line", key);
+                              "give `%s` on the command line", key);
     sheaf_expected(st, "the name of a flag, without dashes in front");
     if (sheaf__peer_advise(st, options, key, ""))
         return st;
@@ -293,7 +293,7 @@ sheaf_status *sheaf__settings_text(char **out, const sheaf__setting *options, bo
         if (value == NULL)
             text.failed = true;
         else if (strpbrk(value, "\n\r") != NULL)
-            st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--%s", o->name), "one line of text");
+            st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`%s`", o->name), "one line of text");
         else if (*value != '\0')
             add_line(&text, o->name, value);
         free(value);
@@ -329,17 +329,17 @@ static sheaf_status *refuse_change(const sheaf__setting *o, const char *stored)
     const bool silent = sheaf__setting_silent(o) || !sheaf__setting_fixes(o);
     char *mine = silent ? strdup("") : sheaf__setting_show(o);
     if (mine == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "--%s", o->name);
+        return sheaf_fail(SHEAF_E_MEMORY, "`%s`", o->name);
     sheaf_status *st = NULL;
     if (is_alike(o, stored))
         stored = "";
     if (strcmp(mine, stored) != 0) {
-        st = sheaf_fail(SHEAF_E_ARG, "--%s cannot change when a run is resumed", o->name);
+        st = sheaf_fail(SHEAF_E_ARG, "`%s` cannot change when a run is resumed", o->name);
         const char *unset =
             (o->kind & SHEAF__IS_KIND) == SHEAF__IS_CHOICE ? o->choices[0].name : "nothing";
         sheaf_expected(st, "%s, as the run began", *stored == '\0' ? unset : stored);
         sheaf_found(st, "%s", *mine == '\0' ? choice_now(o) : mine);
-        sheaf_try_this(st, "leave --%s out, or begin a new run in another --out", o->name);
+        sheaf_try_this(st, "leave `%s` out, or begin a new run in another `out`", o->name);
     }
     free(mine);
     return st;

@@ -6,7 +6,7 @@
  *         { 0 },
  *     };
  *
- * Messages name a setting as the command's flag, "--steps". */
+ * Messages name a setting as base/spell.h has it, "`steps`". */
 #pragma once
 
 #include "base/base.h"
@@ -201,7 +201,7 @@ extern const sheaf__choice sheaf__bad_choices[];  /* error, skip as sheaf_on_bad
     "what is learned of a text: all answers (default), the last of a conversation, everything, or " \
     "everything behind the first prompt"
 #define SHEAF__LONG_HELP                                                                           \
-    "texts longer than --seq: an error (default), cut, or skipped; their number is reported"
+    "texts longer than `seq`: an error (default), cut, or skipped; their number is reported"
 #define SHEAF__SPECIALS_HELP "special tokens written in texts are read as tokens, not as plain text"
 #define SHEAF__CACHE_HELP                                                                          \
     "folder that caches tokenised texts; default: none, or OUT/cache for large data"

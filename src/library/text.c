@@ -194,7 +194,7 @@ static sheaf_status *take_date(const rendering *r)
         return st;
     st = sheaf__chat_template_set_today(r->template);
     if (st == NULL)
-        sheaf_note(r->o->events, "chat template %s writes a date: today's, %s (--date changes it)",
+        sheaf_note(r->o->events, "chat template %s writes a date: today's, %s (`date` changes it)",
                    sheaf__chat_template_name(r->template), sheaf__chat_template_date(r->template));
     return st;
 }

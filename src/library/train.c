@@ -36,7 +36,7 @@ static sheaf_status *give_fields(const sheaf__run_settings *run, const sheaf_run
     for (size_t i = 0; i < sizeof fields / sizeof *fields && st == NULL; i++) {
         const sheaf__setting *x = sheaf__setting_find(run->table, fields[i].name);
         char from[32], number[24];
-        snprintf(from, sizeof from, "--%s", x->name);
+        snprintf(from, sizeof from, "`%s`", x->name);
         snprintf(number, sizeof number, "%" PRId64, fields[i].number);
         const char *text = fields[i].number != 0 ? number : fields[i].text;
         run->state->given[x - run->table] = text != NULL;

@@ -109,7 +109,7 @@ static const sheaf__setting rows[] = {
       "examples as JSON Lines or a JSON array, a folder of images, or .safetensors with input_ids and labels; several with weights: a.jsonl:0.7,b.jsonl:0.3; also as the second word",
       .instead = "rollouts" },
     { "rollouts", PATH | UNSAVED, AT(data),
-      "instead of --data, of --objective grpo and rloo: prompts with completions and their rewards, as JSON Lines",
+      "instead of `data`, of `objective grpo` and rloo: prompts with completions and their rewards, as JSON Lines",
       "FILE" },
     { "tokenizer", PATH | CONTENT, AT(tokenizer),
       "tokenizer of texts: a folder, tokenizer.json or tokenizer.model; default: in the model's folder",
@@ -137,10 +137,10 @@ static const sheaf__setting rows[] = {
       .max = 65535 },
     { "adapter", PATH | CONTENT, AT(adapter), "PEFT adapter to start from", "DIR",
       .heading = "adapter" },
-    { "tp", INT | COMMON, AT(tp), "ranks that the model is divided over, at most --slices", "T", 1,
+    { "tp", INT | COMMON, AT(tp), "ranks that the model is divided over, at most `slices`", "T", 1,
       SHEAF_MAX_SLICES, .heading = "ranks" },
     { "dp", INT, AT(dp),
-      "data-parallel groups of --tp ranks each, which share the micro-batches of a step; a divisor of --accumulators",
+      "data-parallel groups of `tp` ranks each, which share the micro-batches of a step; a divisor of `accumulators`",
       "D", 1, SHEAF_MAX_SLICES },
     { "transport", CHOICE, AT(transport), SHEAF__TRANSPORT_HELP,
       .choices = sheaf__transport_choices },
@@ -156,10 +156,10 @@ static const sheaf__setting rows[] = {
       "weights (frozen ones), moments (AdamW's) and activations (for the backward pass): they lie in a file, those of a GPU in the host's memory, while they are not used; less memory, more time, the same bytes (default none)",
       "LIST" },
     { "offload-dir", PATH | LATE, AT(offload_dir),
-      "folder on a fast disk for the files of --offload, which have no names and end with the run (default OUT)",
+      "folder on a fast disk for the files of `offload`, which have no names and end with the run (default OUT)",
       "DIR" },
     { "keep-activations", CHOICE | FIXED | LATE, AT(kept),
-      "activations that are kept for the backward pass: all; int8: all, but attention's own, in 8 bits, which changes the result; attention: MLPs are recomputed; none: all is recomputed, as by --checkpointing",
+      "activations that are kept for the backward pass: all; int8: all, but attention's own, in 8 bits, which changes the result; attention: MLPs are recomputed; none: all is recomputed, as by `checkpointing`",
       .choices = kepts },
     { "began-in", TEXT | SHEAF__IS_HIDDEN | CONTENT, AT(folder),
       "folder that relative paths count from" },
@@ -171,7 +171,7 @@ static const sheaf__setting rows[] = {
       "what is trained: an adapter, some tensors, or all", .choices = methods,
       .heading = "adapter" },
     { "train", TEXT | FIXED, AT(train),
-      "patterns (*, ?, {46..54}) of tensors trained in full, beside an adapter or with --method head; default: none, or the output head",
+      "patterns (*, ?, {46..54}) of tensors trained in full, beside an adapter or with `method head`; default: none, or the output head",
       "P,P" },
     { "lora-rank", COUNT | FIXED | COMMON, AT(lora_rank), "rank of A and B", "R", 1, 65536 },
     { "lora-alpha", NUMBER | FIXED | COMMON, AT(lora_alpha), "the adapter's scale is alpha / rank",
@@ -180,7 +180,7 @@ static const sheaf__setting rows[] = {
       "modules that get an adapter: names, a regular expression for the whole path, all-linear, sat or sat-vit (default of the family, mostly q_proj,v_proj)",
       "A,B", .min = 1 },
     { "lora-exclude", TEXT | FIXED, AT(lora_exclude),
-      "modules of --lora-targets that get no adapter: names or a regular expression", "A,B" },
+      "modules of `lora-targets` that get no adapter: names or a regular expression", "A,B" },
     { "lora-layers", TEXT | FIXED, AT(lora_layers),
       "layers that get adapters, counted from 0 (default all)", "N,N" },
     { "lora-rank-pattern", TEXT | FIXED, AT(lora_rank_pattern),
@@ -199,45 +199,45 @@ static const sheaf__setting rows[] = {
       "file of tokens that tokenizer and model get, one a line, or a .json list; their rows are trained and saved with the adapter (default none)",
       "FILE" },
     { "add-tokens-init", CHOICE | FIXED | LATE, AT(add_tokens_init),
-      "how rows of --add-tokens begin: as the mean of all rows, or random by --seed",
+      "how rows of `add-tokens` begin: as the mean of all rows, or random by `seed`",
       .choices = beginnings },
     { "steps", COUNT | LATE | SHEAF__IS_NEEDED | COMMON, AT(steps),
-      "optimizer steps in all; or give --epochs", .min = 1, .max = 1e15, .instead = "epochs",
+      "optimizer steps in all; or give `epochs`", .min = 1, .max = 1e15, .instead = "epochs",
       .heading = "optimizer" },
     { "epochs", NUMBER | LATE | COMMON, AT(epochs),
-      "passes over the data, instead of --steps; 1.5 is one and a half (default none)", .max = 1e9,
+      "passes over the data, instead of `steps`; 1.5 is one and a half (default none)", .max = 1e9,
       .above = true },
     { "micro-batch", COUNT | FIXED | YIELDING | COMMON, AT(micro_batch), "rows of one forward",
       .min = 1, .max = 1e6, .heading = "batching" },
     { "accumulate", COUNT | FIXED | YIELDING | COMMON, AT(accumulate),
       "micro-batches of one step, over all groups", .min = 1, .max = 1e6 },
     { "accumulators", INT | FIXED | LATE | SHEAF__IS_SILENT, AT(accumulators),
-      "partial sums of a step's gradients, a power of two; part of the result; default 4, of --method full 1",
+      "partial sums of a step's gradients, a power of two; part of the result; default 4, of `method full` 1",
       "G", 0, SHEAF__MOST_ACCUMULATORS },
     { "seq", COUNT | FIXED | COMMON, AT(seq),
       "longest row in tokens; 0 = as long as data and model allow", .max = 1e8 },
     { "pack", FLAG | FIXED | YIELDING | LATE, AT(pack),
-      "put several records into a row of --seq tokens, without attention across them" },
+      "put several records into a row of `seq` tokens, without attention across them" },
     { "group-by-length", FLAG | FIXED | LATE, AT(by_length),
       "micro-batches of records of similar length, in random order" },
     { "shuffle", FLAG | FIXED, AT(shuffle), "use rows in file order" },
     { "lr", NUMBER | FIXED | COMMON, AT(lr), "learning rate after warm-up",
       .heading = "optimizer" },
     { "lr-scale", TEXT | FIXED, AT(lr_scale),
-      "other learning rates for some tensors, as shares of --lr: PATTERN=X,...; the first that matches counts",
+      "other learning rates for some tensors, as shares of `lr`: PATTERN=X,...; the first that matches counts",
       "P=X,P=X" },
     { "schedule", CHOICE | FIXED, AT(schedule),
-      "course of the learning rate after warm-up; wsd: constant, then down over --decay-steps; sat-...: as SwissArmyTransformer computes it",
+      "course of the learning rate after warm-up; wsd: constant, then down over `decay-steps`; sat-...: as SwissArmyTransformer computes it",
       .choices = schedules },
     { "warmup", COUNT | FIXED | YIELDING, AT(warmup),
       "steps over which the learning rate rises from 0", .max = 1e15 },
     { "warmup-ratio", NUMBER | FIXED | YIELDING, AT(warmup_ratio),
-      "the same as a share of --steps, instead of --warmup", .max = 1 },
+      "the same as a share of `steps`, instead of `warmup`", .max = 1 },
     { "min-lr-ratio", NUMBER | FIXED | LATE, AT(min_lr_ratio),
-      "where --schedule cosine, wsd or sat-cosine ends, as a share of --lr; default 0, of sat-cosine 0.1",
+      "where `schedule cosine`, wsd or sat-cosine ends, as a share of `lr`; default 0, of sat-cosine 0.1",
       .max = 1 },
     { "decay-steps", COUNT | FIXED | LATE, AT(decay_steps),
-      "last steps, over which --schedule wsd goes down", .max = 1e15 },
+      "last steps, over which `schedule wsd` goes down", .max = 1e15 },
     { "optimizer", CHOICE | FIXED | LATE, AT(optimizer),
       "adamw8bit: AdamW whose moments take 8 bits instead of 32, as bitsandbytes has them, in tensors of 4096 numbers or more; part of the result",
       .choices = optimizers },
@@ -256,14 +256,14 @@ static const sheaf__setting rows[] = {
       "sft: answers are learnt (default); of pairs of a chosen and a rejected answer dpo, or its losses ipo, hinge and robust, cpo, simpo, orpo; of answers that are desirable or not kto; of completions with rewards grpo, rloo; reward makes a reward model of pairs",
       "NAME", .heading = "objective" },
     { "loss-type", TEXT | FIXED | LATE, AT(objective.loss_type),
-      "losses of --objective dpo or cpo, added up: sigmoid (default), hinge, ipo, robust, sigmoid_norm, sft, apo_zero, apo_down, nca_pair, bco_pair, sppo_hard, exo_pair, discopop; one of grpo: dapo (default), grpo, bnpo, dr_grpo, cispo, sapo, gspo",
+      "losses of `objective dpo` or cpo, added up: sigmoid (default), hinge, ipo, robust, sigmoid_norm, sft, apo_zero, apo_down, nca_pair, bco_pair, sppo_hard, exo_pair, discopop; one of grpo: dapo (default), grpo, bnpo, dr_grpo, cispo, sapo, gspo",
       "A,B" },
     { "loss-weights", TEXT | FIXED | LATE, AT(objective.loss_weights),
-      "weights of --loss-type's losses (default 1 each)", "X,Y" },
+      "weights of `loss-type`'s losses (default 1 each)", "X,Y" },
     { "beta", NUMBER | FIXED | LATE, AT(objective.beta),
       "how far the objective lets the model go from its reference: less for larger values (default 0.1, of simpo 2)" },
     { "reference", TEXT | FIXED | LATE, AT(objective.reference),
-      "what dpo compares the model with: start, the model as the run begins (default), base, without --adapter, or the folder of another model or adapter",
+      "what dpo compares the model with: start, the model as the run begins (default), base, without `adapter`, or the folder of another model or adapter",
       "WHICH" },
     { "simpo-gamma", NUMBER | FIXED | LATE, AT(objective.simpo_gamma),
       "margin that simpo asks for (default 0.5)" },
@@ -281,7 +281,7 @@ static const sheaf__setting rows[] = {
     { "epsilon", NUMBER | FIXED | LATE, AT(objective.group.epsilon),
       "grpo, rloo: how far below 1 a token's ratio still counts, and above (default 0.2)" },
     { "epsilon-high", NUMBER | FIXED | LATE, AT(objective.group.epsilon_high),
-      "grpo, rloo: how far above 1, if not as --epsilon; of cispo the largest ratio" },
+      "grpo, rloo: how far above 1, if not as `epsilon`; of cispo the largest ratio" },
     { "delta", NUMBER | FIXED | LATE, AT(objective.group.delta),
       "grpo: largest ratio where the advantage is negative (default none)" },
     { "scale-rewards", TEXT | FIXED | LATE, AT(objective.group.scale_rewards),
@@ -296,16 +296,16 @@ static const sheaf__setting rows[] = {
     { "temperature", NUMBER | FIXED | LATE, AT(objective.group.temperature),
       "grpo, rloo: what logits are divided by, in sampling and in the loss (default 1)" },
     { "reward", TEXT | FIXED | LATE, AT(objective.group.reward),
-      "grpo, rloo: sample completions of --data's prompts, and judge them: exact, regex:PATTERN or a command that reads them as JSON Lines and writes a number for each; several with ;",
+      "grpo, rloo: sample completions of `data`'s prompts, and judge them: exact, regex:PATTERN or a command that reads them as JSON Lines and writes a number for each; several with ;",
       "A;B" },
     { "reward-weights", TEXT | FIXED | LATE, AT(objective.group.reward_weights),
-      "weights of --reward's (default 1 each)", "X,Y" },
+      "weights of `reward`'s (default 1 each)", "X,Y" },
     { "reward-time", SHEAF__IS_TIME | LATE, AT(objective.group.reward_time),
-      "time that a command of --reward has for the completions of a step (default 60s)", "TIME" },
+      "time that a command of `reward` has for the completions of a step (default 60s)", "TIME" },
     { "generations", COUNT | FIXED | LATE, AT(objective.group.generations),
-      "--reward: completions of each prompt (default 8)", .max = 1e4 },
+      "`reward`: completions of each prompt (default 8)", .max = 1e4 },
     { "top-p", NUMBER | FIXED | LATE, AT(objective.group.top_p),
-      "--reward: sample from the most probable tokens with this mass (default all)", .max = 1 },
+      "`reward`: sample from the most probable tokens with this mass (default all)", .max = 1 },
     { "mask-truncated-completions", FLAG | FIXED | LATE, AT(objective.group.mask_truncated),
       "grpo, rloo: learn nothing from completions without an end" },
     { "no-bias-correction-kl", FLAG | FIXED | LATE, AT(objective.group.plain_kl),
@@ -320,7 +320,7 @@ static const sheaf__setting rows[] = {
       "how dpo measures the way from its reference: reverse_kl (default), forward_kl, js_divergence or alpha_divergence",
       "NAME" },
     { "f-alpha-divergence-coef", NUMBER | FIXED | LATE, AT(objective.divergence_alpha),
-      "alpha of --f-divergence-type alpha_divergence (default 0.5)" },
+      "alpha of `f-divergence-type` alpha_divergence (default 0.5)" },
     { "neftune-alpha", NUMBER | FIXED | LATE, AT(neftune_alpha),
       "NEFTune: noise of alpha / sqrt(tokens of the row * width) on the embedding; 0 = none", "A",
       .max = 1e9 },
@@ -334,14 +334,14 @@ static const sheaf__setting rows[] = {
     { "loss-scale", TEXT | FIXED | LATE, AT(loss_scale),
       "float16: factor of the loss: dynamic (default), or a fixed power of two", "X" },
     { "loss-scale-init", NUMBER | FIXED | LATE, AT(loss_scale_init),
-      "dynamic --loss-scale: first value (default 65536)" },
+      "dynamic `loss-scale`: first value (default 65536)" },
     { "loss-scale-window", COUNT | FIXED | LATE, AT(loss_scale_window),
-      "dynamic --loss-scale: it doubles after so many steps without overflow (default 2000)",
+      "dynamic `loss-scale`: it doubles after so many steps without overflow (default 2000)",
       .max = 1e9 },
     { "loss-scale-hysteresis", COUNT | FIXED | LATE, AT(loss_scale_hysteresis),
-      "dynamic --loss-scale: it halves after so many overflows (default 1)", .max = 1e9 },
+      "dynamic `loss-scale`: it halves after so many overflows (default 1)", .max = 1e9 },
     { "loss-scale-min", NUMBER | FIXED | LATE, AT(loss_scale_min),
-      "dynamic --loss-scale: least value; an overflow at it ends the run (default 1)" },
+      "dynamic `loss-scale`: least value; an overflow at it ends the run (default 1)" },
     { "seed", SHEAF__IS_SEED | FIXED, AT(seed), "seed of all random numbers" },
     { "save-every", COUNT, AT(save_every), "steps between checkpoints; 0 = only at the end",
       .max = 1e15, .heading = "result" },
@@ -349,17 +349,17 @@ static const sheaf__setting rows[] = {
       "steps between adapters or models written to OUT/exports; 0 = only the result", .max = 1e15 },
     { "keep", COUNT, AT(keep), "checkpoints to keep, the newest; 0 = all", .max = 1e9 },
     { "eval-data", PATH | SHEAF__IS_LIST | CONTENT | COMMON, AT(eval_data),
-      "examples, as --data, that the model is evaluated on at the end, and every --eval-every steps",
+      "examples, as `data`, that the model is evaluated on at the end, and every `eval-every` steps",
       .heading = "evaluation" },
     { "eval-split", NUMBER | FIXED | LATE, AT(eval_split),
-      "instead of --eval-data: share of --data to hold out, chosen by --seed (default none)",
+      "instead of `eval-data`: share of `data` to hold out, chosen by `seed` (default none)",
       .max = 1, .below = true },
     { "eval-every", COUNT | FIXED | LATE, AT(eval_every),
       "steps between evaluations; 0 = only at the end", .max = 1e15 },
     { "patience", COUNT | LATE, AT(patience),
       "end the run after so many evaluations without a lower loss; 0 = never", .max = 1e9 },
     { "min-delta", NUMBER | FIXED | LATE, AT(min_delta),
-      "for --patience, a loss counts as lower when it falls by more than this" },
+      "for `patience`, a loss counts as lower when it falls by more than this" },
     { "use-best", FLAG | LATE, AT(use_best),
       "the result is the step with the lowest evaluation loss, not the last one" },
     { "max-time", SHEAF__IS_TIME | LATE, AT(max_time),
@@ -374,7 +374,7 @@ static const sheaf__setting rows[] = {
       "go on from the newest checkpoint after a rank or a machine failed, N times at most", "N",
       .max = 1e6 },
     { "resume", FLAG | UNSAVED | COMMON, AT(resume),
-      "continue from the newest checkpoint in --out, at any --tp and --dp, with the settings stored there",
+      "continue from the newest checkpoint in `out`, at any `tp` and `dp`, with the settings stored there",
       .heading = "result" },
     { "recipe", PATH | UNSAVED | COMMON, AT(recipe),
       "read settings from a file, or from a recipe that comes with sheaf (cogvlm-lora, ...)",
@@ -464,15 +464,15 @@ sheaf_status *sheaf__train_settings_resumed(const sheaf__settings *state,
 
 static sheaf_status *alone(const char *flag, const char *other)
 {
-    return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--%s", flag), "%s beside it", other);
+    return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`%s`", flag), "%s beside it", other);
 }
 
 /* Flags that say nothing without another one. */
 static sheaf_status *check_alone(const sheaf__settings *state, const sheaf__setting *table,
                                  const sheaf_train_options *o)
 {
-    static const char judging[] = "--eval-data or --eval-split", every[] = "--eval-every",
-                      dynamic[] = "--dtype float16 and a scale that is dynamic";
+    static const char judging[] = "`eval-data` or `eval-split`", every[] = "`eval-every`",
+                      dynamic[] = "`dtype float16` and a scale that is dynamic";
     const char *offload = o->offload == NULL || o->offload[0] == '\0' ? "none" : o->offload;
     const bool judges = sheaf__evaluates(o), half = o->dtype == SHEAF_F16,
                stays = o->loss_scale != NULL && o->loss_scale[0] != '\0' &&
@@ -486,16 +486,16 @@ static sheaf_status *check_alone(const sheaf__settings *state, const sheaf__sett
         { "use-best", judging, judges || !o->use_best, true },
         { "patience", every, o->eval_every > 0 || o->patience == 0, true },
         { "min-delta", every, o->eval_every > 0 || o->min_delta == 0, true },
-        { "train", "--method lora or head", o->method != SHEAF_METHOD_FULL },
-        { "offload-dir", "--offload", strcmp(offload, "none") != 0 },
-        { "quantize", "--method lora or head",
+        { "train", "`method lora` or head", o->method != SHEAF_METHOD_FULL },
+        { "offload-dir", "`offload`", strcmp(offload, "none") != 0 },
+        { "quantize", "`method lora` or head",
           o->method != SHEAF_METHOD_FULL || o->quantize == SHEAF_QUANTIZE_NONE },
-        { "loss-scale", "--dtype float16", half },
+        { "loss-scale", "`dtype float16`", half },
         { "loss-scale-init", dynamic, half && !stays },
         { "loss-scale-window", dynamic, half && !stays },
         { "loss-scale-hysteresis", dynamic, half && !stays },
         { "loss-scale-min", dynamic, half && !stays },
-        { "add-tokens-init", "--add-tokens", o->add_tokens != NULL && o->add_tokens[0] != '\0' },
+        { "add-tokens-init", "`add-tokens`", o->add_tokens != NULL && o->add_tokens[0] != '\0' },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (!rows[i].is_there &&
@@ -505,7 +505,7 @@ static sheaf_status *check_alone(const sheaf__settings *state, const sheaf__sett
         if (state->given[x - table] &&
             (strncmp(x->name, "lora-", 5) == 0 || strcmp(x->name, "modules-to-save") == 0 ||
              strcmp(x->name, "adapter") == 0))
-            return alone(x->name, "--method lora");
+            return alone(x->name, "`method lora`");
     return NULL;
 }
 
@@ -526,17 +526,17 @@ static sheaf_status *check_schedule(const sheaf_train_options *o)
                ends = wsd || o->schedule == SHEAF_SCHEDULE_COSINE ||
                       o->schedule == SHEAF_SCHEDULE_SAT_COSINE;
     if (o->warmup != 0 && o->warmup_ratio != 0)
-        return sheaf_try_this(sheaf_fail(SHEAF_E_ARG, "--warmup and --warmup-ratio"),
+        return sheaf_try_this(sheaf_fail(SHEAF_E_ARG, "`warmup` and `warmup-ratio`"),
                               "one of them; the other 0");
     if (o->min_lr_ratio > 0 && !ends)
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--min-lr-ratio"),
-                                          "--schedule cosine, wsd or sat-cosine beside it"),
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`min-lr-ratio`"),
+                                          "`schedule cosine`, wsd or sat-cosine beside it"),
                            "%s", sheaf_schedule_name(o->schedule));
     if ((o->decay_steps > 0) == wsd)
         return NULL;
     return sheaf_found(
-        sheaf_expected(sheaf_fail(SHEAF_E_ARG, wsd ? "--schedule wsd" : "--decay-steps"),
-                       "%s beside it", wsd ? "--decay-steps N" : "--schedule wsd"),
+        sheaf_expected(sheaf_fail(SHEAF_E_ARG, wsd ? "`schedule wsd`" : "`decay-steps`"),
+                       "%s beside it", wsd ? "`decay-steps N`" : "`schedule wsd`"),
         "%s", wsd ? "none" : sheaf_schedule_name(o->schedule));
 }
 
@@ -592,7 +592,7 @@ static sheaf_status *check_length(const sheaf__settings *state, const sheaf__set
     if (o->epochs == 0 || o->steps == 0)
         return NULL;
     if (steps == epochs)
-        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--steps and --epochs"), "one of the two");
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`steps` and `epochs`"), "one of the two");
     if (steps)
         o->epochs = 0;
     else
@@ -604,7 +604,7 @@ static sheaf_status *check_length(const sheaf__settings *state, const sheaf__set
 static sheaf_status *check_groups(sheaf_train_options *o)
 {
     if ((o->accumulators & (o->accumulators - 1)) != 0)
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--accumulators"),
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`accumulators`"),
                                           "a power of two, at most %d", SHEAF__MOST_ACCUMULATORS),
                            "%d", o->accumulators);
     const sheaf_train_options as_it_is = { .method = o->method };
@@ -613,18 +613,18 @@ static sheaf_status *check_groups(sheaf_train_options *o)
         o->accumulators = 0; /* the same, whether it was said or not */
     if (G % o->dp != 0) {
         sheaf_status *st =
-            sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--dp"), "a divisor of %d, the --accumulators%s",
+            sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`dp`"), "a divisor of %d, the `accumulators`%s",
                            G, o->accumulators == 0 ? " of this method" : "");
         sheaf_found(st, "%d", o->dp);
         if ((o->dp & (o->dp - 1)) == 0 && o->dp <= SHEAF__MOST_ACCUMULATORS)
             return sheaf_try_this(st,
-                                  "--accumulators %d from the start of a run: it is part of "
+                                  "`accumulators %d` from the start of a run: it is part of "
                                   "the result",
                                   o->dp);
         return sheaf_try_this(st, "a power of two, up to %d", SHEAF__MOST_ACCUMULATORS);
     }
     if (o->dp > SHEAF_MAX_SLICES / o->tp)
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--tp and --dp"),
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`tp` and `dp`"),
                                           "at most %d ranks in all", SHEAF_MAX_SLICES),
                            "%d groups of %d", o->dp, o->tp);
     return NULL;
@@ -638,12 +638,12 @@ static sheaf_status *check_kept(const sheaf__settings *state, const sheaf__setti
                kept = sheaf__settings_given(state, table, "keep-activations"),
                again = sheaf__settings_given(state, table, "checkpointing");
     if (kept && again && o->checkpointing != none)
-        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--checkpointing and --keep-activations"),
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`checkpointing` and `keep-activations`"),
                               "one of the two");
     if (!kept && o->checkpointing && o->kept == SHEAF__KEPT_INT8) {
-        sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--checkpointing");
-        sheaf_expected(st, "--keep-activations int8 alone, which is part of the result");
-        return sheaf_try_this(st, "leave --checkpointing out, or begin a new run without int8");
+        sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "`checkpointing`");
+        sheaf_expected(st, "`keep-activations int8` alone, which is part of the result");
+        return sheaf_try_this(st, "leave `checkpointing` out, or begin a new run without int8");
     }
     if (!kept && o->checkpointing)
         o->kept = SHEAF__KEPT_NONE;
@@ -660,7 +660,7 @@ sheaf_status *sheaf__transport_check(const sheaf__settings *state, const sheaf__
     for (size_t i = 0; i < sizeof of_processes / sizeof *of_processes; i++)
         if (transport == SHEAF_TRANSPORT_THREADS &&
             sheaf__settings_given(state, table, of_processes[i]))
-            return alone(of_processes[i], "--transport mpi");
+            return alone(of_processes[i], "`transport mpi`");
     return NULL;
 }
 
@@ -672,22 +672,22 @@ sheaf_status *sheaf__train_settings_check(const sheaf__settings *state, const sh
     find_yielding(state, table, o);
     TRY(st, check_length(state, table, o));
     if (st == NULL && o->eval_split > 0 && o->eval_data != NULL && o->eval_data[0] != '\0')
-        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--eval-data and --eval-split"),
+        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`eval-data` and `eval-split`"),
                             "one of the two");
     TRY(st, check_alone(state, table, o));
     if (st == NULL && (o->slices & (o->slices - 1)) != 0)
-        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--slices"),
+        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`slices`"),
                                         "a power of two, at most %d", SHEAF_MAX_SLICES),
                          "%d", o->slices);
     if (st == NULL && o->by_length && !o->shuffle)
         st = sheaf_found(
-            sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--group-by-length"), "rows in a random order"),
-            "--no-shuffle");
+            sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`group-by-length`"), "rows in a random order"),
+            "`no-shuffle`");
     if (st == NULL && o->tp > o->slices) {
-        st = sheaf_fail(SHEAF_E_ARG, "--tp");
+        st = sheaf_fail(SHEAF_E_ARG, "`tp`");
         sheaf_expected(st, "at most %d, the number of slices", o->slices);
         sheaf_found(st, "%d", o->tp);
-        sheaf_try_this(st, "fewer ranks; a new run may have more --slices, up to %d",
+        sheaf_try_this(st, "fewer ranks; a new run may have more `slices`, up to %d",
                        SHEAF_MAX_SLICES);
     }
     TRY(st, check_kept(state, table, o));

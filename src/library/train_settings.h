@@ -32,11 +32,11 @@ extern const sheaf__choice sheaf__transport_choices[]; /* threads, mpi as sheaf_
 #define SHEAF__TRANSPORT_HELP                                                                      \
     "ranks are threads of one process, or processes (MPI), also on several machines"
 #define SHEAF__MPI_HELP                                                                            \
-    "with --transport mpi: openmpi, mpich, or the path of a plug-in; default: what is installed"
-#define SHEAF__HOSTS_HELP "with --transport mpi: hosts and how many ranks each takes, as in a:2,b:2"
+    "with `transport mpi`: openmpi, mpich, or the path of a plug-in; default: what is installed"
+#define SHEAF__HOSTS_HELP "with `transport mpi`: hosts and how many ranks each takes, as in a:2,b:2"
 #define SHEAF__HOSTFILE_HELP "the same as a file, in the form that the MPI's mpirun reads"
 #define SHEAF__HEARTBEAT_HELP                                                                      \
-    "several processes: the run fails when one is silent for so long; 0 = only after --hang-after"
+    "several processes: the run fails when one is silent for so long; 0 = only after `hang-after`"
 
 /* ---- relative paths of a run (run_paths.c) ---- */
 

@@ -174,7 +174,7 @@ static sheaf_status *note_kind(sheaf_catalog *c, const char *folder, const sheaf
 {
     const char *expected = sheaf_status_expected(bad), *found = sheaf_status_found(bad);
     return sheaf__note(c, "unsupported", folder, "", "a tokenizer that sheaf reads",
-                       "give another with --tokenizer PATH, or token ids", "%s%s%s%s%s",
+                       "give another with `tokenizer PATH`, or token ids", "%s%s%s%s%s",
                        sheaf_status_where(bad), *expected != '\0' ? ": expected " : "", expected,
                        *found != '\0' ? ": " : "", found);
 }

@@ -115,7 +115,7 @@ static sheaf_status *check_items(const sheaf_schema *schema, const sheaf_lora_op
         return sheaf_try_this(
             sheaf_expected(sheaf_fail(SHEAF_E_ARG, "the set of layers that SAT adapts, as target"),
                            "a model of CogVLM or CogAgent in SAT's form"),
-            "name modules with --lora-targets; of a folder from the hub first sheaf convert DIR OUT "
+            "name modules with `lora-targets`; of a folder from the hub first sheaf convert DIR OUT "
             "--to sat");
     if (o->tolerant)
         return NULL;

@@ -175,7 +175,7 @@ static sheaf_status *refuse_tensor(const sheaf_source_entry *e, const char *what
 {
     sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "'%s'", e->name);
     sheaf_found(sheaf_expected(st, "A and B of LoRA, which can be combined"), "%s", what);
-    return sheaf_try_this(st, "merge the adapters in turn, without --combine");
+    return sheaf_try_this(st, "merge the adapters in turn, without `combine`");
 }
 
 static sheaf_status *add_part(combined *c, sheaf_source *from, const sheaf_source_entry *e, bool a,
@@ -254,7 +254,7 @@ static sheaf_status *differ(const part *x, const part *y, bool rank)
     if (rank) {
         sheaf_expected(st, "one rank in all adapters, for linear");
         sheaf_found(st, "%" PRId64 " and %" PRId64, x->rank, y->rank);
-        return sheaf_try_this(st, "--combine cat, which adds the ranks up and is exact");
+        return sheaf_try_this(st, "`combine cat`, which adds the ranks up and is exact");
     }
     return sheaf_try_this(sheaf_expected(st, "the same shape in all adapters"),
                           "adapters of one base model");
@@ -306,7 +306,7 @@ static sheaf_status *join_targets(sheaf_lora_options *out, const sheaf_lora_opti
     if (expressions > 0) {
         sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "target_modules");
         sheaf_expected(st, "lists of names in all adapters, or expressions in all");
-        return sheaf_try_this(st, "merge the adapters in turn, without --combine");
+        return sheaf_try_this(st, "merge the adapters in turn, without `combine`");
     }
     for (int i = 0; i < n && !out->all_linear; i++)
         for (int k = 0; k < from[i].targets.n; k++)
@@ -350,7 +350,7 @@ static sheaf_status *make_options(sheaf_lora_options *out, combined *c,
             sheaf_expected(st, "one rank for all modules, for linear");
             return sheaf_try_this(
                 sheaf_found(st, "%" PRId64 ", and %" PRId64 " elsewhere", *axis, out->rank),
-                "--combine cat");
+                "`combine cat`");
         }
         *axis = out->rank; /* the rest is zeros */
     }

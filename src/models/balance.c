@@ -61,9 +61,9 @@ static void add_others(sheaf_text *text, const sheaf_schema *schema, int ranks)
     while (above <= schema->slices && any_is_uneven(NULL, schema, above))
         above++;
     if (above <= schema->slices)
-        sheaf__text_add(text, "; --tp %d and --tp %d share them as evenly as can be", below, above);
+        sheaf__text_add(text, "; `tp %d` and `tp %d` share them as evenly as can be", below, above);
     else
-        sheaf__text_add(text, "; --tp %d shares them as evenly as can be", below);
+        sheaf__text_add(text, "; `tp %d` shares them as evenly as can be", below);
 }
 
 void sheaf__balance_note(const sheaf_schema *schema, int ranks, const sheaf_events *events)
@@ -73,7 +73,7 @@ void sheaf__balance_note(const sheaf_schema *schema, int ranks, const sheaf_even
         return; /* refused elsewhere */
     if (any_is_uneven(&text, schema, ranks)) {
         add_others(&text, schema, ranks);
-        sheaf_note(events, "--tp %d is uneven, which costs time and changes no byte: %s", ranks,
+        sheaf_note(events, "`tp %d` is uneven, which costs time and changes no byte: %s", ranks,
                    text.failed ? "out of memory" : text.at);
     }
     sheaf__text_release(&text);

@@ -52,13 +52,13 @@ static sheaf_status *read_config(sheaf__opened *o, sheaf_catalog **catalog,
         (how->model == NULL || sheaf__path_kind(how->model) != SHEAF_PATH_DIR))
         return NULL;
     if (how->model == NULL || how->model[0] == '\0')
-        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "model"), "--model DIR");
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "model"), "`model DIR`");
     if (sheaf__path_kind(how->model) == SHEAF_PATH_NONE) {
         st = sheaf_fail(SHEAF_E_IO, "%s", how->model);
         sheaf_expected(st, "a model folder");
         sheaf_found(st, "nothing there");
         return sheaf__path_hub(
-            sheaf_try_this(st, "check the path given to --model; sheaf downloads nothing"),
+            sheaf_try_this(st, "check the path given to `model`; sheaf downloads nothing"),
             how->model);
     }
     st = sheaf__open(catalog, how->model, &hints);
@@ -133,7 +133,7 @@ static sheaf_status *fresh_options(const sheaf_lora_options **out, sheaf_lora_op
     TRY(st, how->scores ? save_module(filled, "base." SHEAF__SCORE) : NULL);
     *out = filled;
     if (st == NULL && unnamed)
-        sheaf_note(how->events, "LoRA on %s, the default for %s (--lora-targets changes it)",
+        sheaf_note(how->events, "LoRA on %s, the default for %s (`lora-targets` changes it)",
                    targets, sheaf_family_name(config->family));
     return st;
 }
@@ -250,7 +250,7 @@ static sheaf_status *compare_base(const char *is, const char *was, const char *m
     sheaf_found(st, "another, %s: %s", model, is);
     return sheaf_try_this(
         st,
-        "give the base that it was trained on, with --quantize if it was quantised while it was "
+        "give the base that it was trained on, with `quantize` if it was quantised while it was "
         "loaded; to use it on this one all the same: "
         "sheaf convert ADAPTER COPY --to peft, whose copy carries no fingerprint, or of the plain "
         "model that was quantised for training: sheaf merge --plain-base");
@@ -283,7 +283,7 @@ static sheaf_status *open_adapter(sheaf__opened *o, const sheaf__open_options *h
         stored && !how->config_only ? sheaf_lora_check_file(options, o->adapter) : NULL;
     TRY(st, sheaf_lora_resolve(&o->lora, o->schema, options));
     if (st == NULL && !stored && how->new_run)
-        st = sheaf_in(sheaf_lora_check_exclude(o->schema, options), "--lora-exclude");
+        st = sheaf_in(sheaf_lora_check_exclude(o->schema, options), "`lora-exclude`");
     if (st == NULL && stored && !how->config_only) {
         st = sheaf_lora_take_tables(&table, o->lora, o->schema, o->adapter);
         TRY(st, sheaf_lora_take_copies(&table, o->lora, o->schema, o->adapter, o->base, untied));
@@ -490,10 +490,10 @@ static sheaf_status *check_scores(bool *begins, const sheaf__opened *o,
                         "one of another task"),
             "merge it into the base first: sheaf merge BASE ADAPTER MERGED");
     if (how->for_training && !how->scores && (is || adapted))
-        return sheaf_try_this(sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--objective"),
+        return sheaf_try_this(sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`objective`"),
                                                          "reward, of a reward model"),
                                           "another"),
-                              "--objective reward");
+                              "`objective` reward");
     return NULL;
 }
 
@@ -501,7 +501,7 @@ sheaf_status *sheaf__open_model(sheaf__opened *out, const sheaf__open_options *h
 {
     *out = (sheaf__opened){ .as_stored = how->as_stored };
     if (how->slices < 1 || how->slices > SHEAF_MAX_SLICES || (how->slices & (how->slices - 1)) != 0)
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--slices"),
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`slices`"),
                                           "a power of two, at most %d", SHEAF_MAX_SLICES),
                            "%d", how->slices);
     sheaf_lora_options read = { 0 };

@@ -136,7 +136,7 @@ sheaf_status *sheaf__opened_quantise(sheaf__opened *o, sheaf_quantize as,
         sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "'%s', which is to be trained", t->name);
         sheaf_expected(st, "a plain weight: codes have no gradient");
         sheaf_found(st, "a weight that the base stores quantised");
-        return sheaf_try_this(st, "--method lora, whose factors are trained instead; or a plain "
+        return sheaf_try_this(st, "`method lora`, whose factors are trained instead; or a plain "
                                   "base: sheaf convert BASE PLAIN --to hf --dequantize");
     }
     return NULL;

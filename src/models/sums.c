@@ -37,7 +37,7 @@ void sheaf__sums_note(const char *device, sheaf_sums given, sheaf_sums before, s
 {
     if (given != SHEAF_SUMS_UNNAMED && sheaf__sums_name(dtype, given) == NULL &&
         !is_plain(device, given, before, dtype))
-        sheaf_note(events, "--sums %s has no effect: %s has one order of sums%s",
+        sheaf_note(events, "`sums %s` has no effect: %s has one order of sums%s",
                    sheaf__sums_text(given), sheaf_dtype_torch_name(dtype),
                    dtype == SHEAF_F16 ? " beside mma8 and mma16" : "");
 }

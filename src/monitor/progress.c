@@ -9,6 +9,7 @@
 #include "base/json_write.h"
 #include "base/number.h"
 #include "base/print.h"
+#include "base/spell.h"
 #include "base/terminal.h"
 
 enum { PLAIN_MS = 10000, JSON_MS = 1000, BAR_MS = 100 };
@@ -437,12 +438,20 @@ static void show_progress(sheaf_progress *p, const sheaf_event *event)
     show(p, &new, must);
 }
 
+/* A command's lines spell fields as its flags. */
+static void note(sheaf_progress *p, const sheaf_event *event)
+{
+    char *text = p->command == NULL ? NULL : sheaf__spell_fields(event->text, NULL);
+    say(p, event->kind == SHEAF_EVENT_WARNING, text != NULL ? text : event->text);
+    free(text);
+}
+
 static void take(void *context, const sheaf_event *event)
 {
     sheaf_progress *p = context;
     pthread_mutex_lock(&p->lock);
     if (event->kind == SHEAF_EVENT_NOTE || event->kind == SHEAF_EVENT_WARNING)
-        say(p, event->kind == SHEAF_EVENT_WARNING, event->text);
+        note(p, event);
     else if (p->style == SHEAF__PROGRESS_QUIET)
         ;
     else if (event->kind == SHEAF_EVENT_STEP)

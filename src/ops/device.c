@@ -199,7 +199,7 @@ static sheaf_status *refuse(const sheaf__device *device, size_t bytes, sheaf_mem
                 kind_names[most]);
     return sheaf_try_this(
         st, "a smaller micro-batch or sequence length, recomputed activations, or more "
-            "ranks; `sheaf plan` with the same flags says what fits");
+            "ranks; sheaf plan with the same flags says what fits");
 }
 
 static void count_in(sheaf__device *device, size_t size, sheaf_memory kind, bool mark_rose)

@@ -12,8 +12,8 @@ static sheaf_status *unknown(const char *name)
     sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "device");
     sheaf_expected(st, "cpu, cuda (all NVIDIA GPUs here), or cuda:0,2 (those)");
     sheaf_found(st, "%s", name);
-    return sheaf_try_this(st, "leave it out: processors compute, with --threads N on each machine; "
-                              "--tp T ranks share the model on any device");
+    return sheaf_try_this(st, "leave it out: processors compute, with `threads N` on each machine; "
+                              "`tp T` ranks share the model on any device");
 }
 
 static const sheaf__device_class *class_of(const char *name, size_t length)
@@ -162,8 +162,8 @@ sheaf_status *sheaf__device_order(sheaf__device *device, sheaf_sums sums, sheaf_
                 sums == SHEAF_SUMS_MMA8 ? "compute capability 8.0 to 8.9 (Ampere, Ada)"
                                         : "compute capability 9.0 and later (Hopper, Blackwell)");
     return sheaf_try_this(st,
-                          "a run keeps its order: go on with it on such a GPU, or on --device "
-                          "cpu, which computes every order; a new run here takes --sums %s, and "
-                          "GPUs of several classes take --sums pairs",
+                          "a run keeps its order: go on with it on such a GPU, or on `device "
+                          "cpu`, which computes every order; a new run here takes `sums %s`, and "
+                          "GPUs of several classes take `sums pairs`",
                           sheaf__sums_text(own));
 }

@@ -332,7 +332,7 @@ sheaf_status *sheaf__offload_claim(sheaf__offload *o)
     if (o->file.path != NULL && o->end > o->claimed) {
         sheaf_status *st = sheaf__file_reserve(&o->file, o->end);
         if (st != NULL)
-            return sheaf_try_this(st, "another folder (--offload-dir), or less in --offload");
+            return sheaf_try_this(st, "another folder (`offload-dir`), or less in `offload`");
         o->claimed = o->end;
     }
     for (int64_t i = 0; i < o->count; i++)

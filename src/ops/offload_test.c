@@ -245,7 +245,7 @@ TEST(test_offload__a_full_disk_is_told_before_anything_is_written)
     setrlimit(RLIMIT_FSIZE, &few);
     int64_t more;
     CHECK_OK(sheaf__offload_add(&more, h.offload, 2 << 20));
-    CHECK_FAILS(sheaf__offload_claim(h.offload), SHEAF_E_IO, "--offload-dir");
+    CHECK_FAILS(sheaf__offload_claim(h.offload), SHEAF_E_IO, "`offload-dir`");
     setrlimit(RLIMIT_FSIZE, &was);
     close_held(&h);
 }

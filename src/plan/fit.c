@@ -283,7 +283,7 @@ static bool try_help(size_t *need, const sheaf__plan_inputs *q, const sheaf_trai
                      const int *slots, const int *hosts)
 {
     sheaf__plan_inputs other = { .o = *change,
-                                 .flags = q->flags,
+                                 .positions = q->positions,
                                  .whole = q->whole,
                                  .images_text = q->sets.data == NULL ? q->images_text : NULL,
                                  .warned = true };

@@ -38,20 +38,20 @@ static const char *less_of(sheaf_memory kind, const sheaf_plan *plan, bool wide)
     const bool training = plan->trained > 0;
     switch (kind) {
     case SHEAF_MEM_WEIGHTS:
-        return wide ? "--dtype bfloat16, or a machine with more memory"
+        return wide ? "`dtype bfloat16`, or a machine with more memory"
                     : "a machine with more memory";
     case SHEAF_MEM_TRAINED:
     case SHEAF_MEM_GRADIENTS:
     case SHEAF_MEM_OPTIMIZER:
-        return "training less (--method lora, --train), or a machine with more memory";
+        return "training less (`method lora`, `train`), or a machine with more memory";
     default:
         if (training)
             return wide
-                       ? "a smaller --micro-batch (with a larger --accumulate), shorter rows, --checkpointing or --dtype bfloat16"
-                       : "a smaller --micro-batch (with a larger --accumulate), shorter rows or --checkpointing";
+                       ? "a smaller `micro-batch` (with a larger `accumulate`), shorter rows, `checkpointing` or `dtype bfloat16`"
+                       : "a smaller `micro-batch` (with a larger `accumulate`), shorter rows or `checkpointing`";
         return wide
-                   ? "fewer sequences at a time (--micro-batch, --batch), shorter ones (--max-new), or --dtype bfloat16"
-                   : "fewer sequences at a time (--micro-batch, --batch) or shorter ones (--max-new)";
+                   ? "fewer sequences at a time (`micro-batch`, `batch`), shorter ones (`max-new`), or `dtype bfloat16`"
+                   : "fewer sequences at a time (`micro-batch`, `batch`) or shorter ones (`max-new`)";
     }
 }
 
@@ -92,7 +92,7 @@ static sheaf_status *judge_units(const sheaf_plan *plan, const char *what, sheaf
     if (how->force) {
         sheaf_warn(how->events,
                    "%s needs %s on GPU %d, which has %s for it; begun all the same "
-                   "(--force)",
+                   "(`force`)",
                    what, need, unit, left);
         return NULL;
     }
@@ -101,8 +101,8 @@ static sheaf_status *judge_units(const sheaf_plan *plan, const char *what, sheaf
     sheaf_expected(st, "at most %s, without what the driver takes", left);
     sheaf_found(st, "%s needed, most of it %s", need, sheaf_plan_kind(kind));
     return sheaf_try_this(st,
-                          "more GPUs (--device cuda with a larger --tp), %s; `sheaf plan --device "
-                          "SIZE` shows what fits; --force begins all the same, until it is refused",
+                          "more GPUs (`device cuda` with a larger `tp`), %s; sheaf plan --device "
+                          "SIZE shows what fits; `force` begins all the same, until it is refused",
                           less_of(kind, plan, sheaf_dtype_bytes(dtype) > 2));
 }
 
@@ -138,7 +138,7 @@ static sheaf_status *judge(sheaf_status *planned, const sheaf_plan *plan, const 
     const char *where = m.by_group ? "what its control group leaves to this process"
                                    : "what this machine has available";
     if (how->force) {
-        sheaf_warn(how->events, "%s needs %s of memory, %s is %s; begun all the same (--force)",
+        sheaf_warn(how->events, "%s needs %s of memory, %s is %s; begun all the same (`force`)",
                    what, need, where, left);
         return NULL;
     }
@@ -147,7 +147,7 @@ static sheaf_status *judge(sheaf_status *planned, const sheaf_plan *plan, const 
     sheaf_found(st, "%s needed, %s of it %s", need, most, sheaf_plan_kind(kind));
     return sheaf_try_this(
         st,
-        "%s; `sheaf plan` shows what fits; --force begins all the same, and the system may then kill it",
+        "%s; sheaf plan shows what fits; `force` begins all the same, and the system may then kill it",
         less_of(kind, plan, sheaf_dtype_bytes(dtype) > 2));
 }
 
@@ -169,14 +169,14 @@ static sheaf_status *judge_disk(const sheaf_plan *plan, const sheaf__job *job,
     if (how->force) {
         sheaf_warn(how->events,
                    "%s: a checkpoint takes %s and the result %s, and %s are free there; begun all "
-                   "the same (--force)",
+                   "the same (`force`)",
                    out, checkpoint, result, is);
         return NULL;
     }
     sheaf_status *st = sheaf_fail(SHEAF_E_IO, "%s: room on its disk", out);
     sheaf_expected(st, "%s for a checkpoint and %s for the result", checkpoint, result);
     sheaf_found(st, "%s free", is);
-    return sheaf_try_this(st, "free space there, or another --out; --force begins all the same");
+    return sheaf_try_this(st, "free space there, or another `out`; `force` begins all the same");
 }
 
 sheaf_status *sheaf_fits_train(const sheaf__job *job, const sheaf_fits_options *how)

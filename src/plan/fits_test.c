@@ -143,10 +143,10 @@ TEST(test_fits__what_is_so_already_is_no_advice)
     CHECK_FAILS(sheaf_fits_generate(&g, &(sheaf_fits_options){ .memory = &m }), SHEAF_E_MEMORY,
                 "weights | a machine with more");
     t.o.micro_batch = 1000;
-    CHECK_FAILS(train_with(&m, false, NULL), SHEAF_E_MEMORY, "shorter rows or --checkpointing;");
+    CHECK_FAILS(train_with(&m, false, NULL), SHEAF_E_MEMORY, "shorter rows or `checkpointing`;");
     g.batch = 10000;
     CHECK_FAILS(sheaf_fits_generate(&g, &(sheaf_fits_options){ .memory = &m }), SHEAF_E_MEMORY,
-                "or shorter ones (--max-new);");
+                "or shorter ones (`max-new`);");
     t.o = kept;
 }
 
@@ -176,7 +176,7 @@ TEST(test_fits__force_makes_it_a_warning)
     const sheaf__memory m = { .left = 5 << 20 };
     CHECK_OK(train_with(&m, true, &(sheaf_events){ hear, warning }));
     assert_non_null(
-        strstr(warning, "this machine has available is 5.00 MiB; begun all the same (--force)"));
+        strstr(warning, "this machine has available is 5.00 MiB; begun all the same (`force`)"));
 }
 
 /* What a run may hold from its start is what was planned, unless it was begun by force. */

@@ -30,7 +30,7 @@ void sheaf__plan_inputs_close(sheaf__plan_inputs *q)
 /* The name of the setting for positions of a row. */
 static const char *seq_name(const sheaf__plan_inputs *q)
 {
-    return q->flags ? "--seq" : q->place_text != NULL ? "positions" : "seq";
+    return q->positions ? "`positions`" : "`seq`";
 }
 
 /* The images of a micro-batch: from the data, or assumed. */
@@ -41,11 +41,9 @@ static void count_images(sheaf__plan_inputs *q, const sheaf_events *events)
     if (q->sets.data != NULL)
         sheaf_data_images_range(&fewest, &most, q->sets.data, q->o.micro_batch);
     else if (most.pictures.images > 0 && !q->warned && q->images_text == NULL)
-        sheaf_note(events, "without %s every row is taken to have an image%s",
-                   q->flags ? "--data" : "data",
-                   q->flags && sheaf__family_for(&q->opened.config)->image.most > 1
-                       ? " (--images N: several)"
-                       : "");
+        sheaf_note(events, "without `data` every row is taken to have an image%s",
+                   sheaf__family_for(&q->opened.config)->image.most > 1 ? " (`images N`: several)"
+                                                                        : "");
     q->images = most.pictures.images;
     q->warned = true;
 }
@@ -77,9 +75,9 @@ typedef struct asked {
 
 static sheaf_status *refuse(const char *text)
 {
-    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--images");
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "`images`");
     sheaf_expected(st, "how many pictures a row has, 0 to 1000, perhaps with their size in pixels");
-    return sheaf_try_this(sheaf_found(st, "'%.60s'", text), "--images 2, or --images 2:1344x896");
+    return sheaf_try_this(sheaf_found(st, "'%.60s'", text), "`images 2`, or `images 2:1344x896`");
 }
 
 /* "2", or "2:1344x896". */
@@ -103,18 +101,18 @@ static sheaf_status *check_count(const sheaf_config *config, int64_t count)
 {
     const sheaf__image_place *place = &sheaf__family_for(config)->image;
     const char *family = sheaf_family_name(config->family);
-    sheaf_status *st = sheaf_found(sheaf_fail(SHEAF_E_ARG, "--images"), "%" PRId64, count);
+    sheaf_status *st = sheaf_found(sheaf_fail(SHEAF_E_ARG, "`images`"), "%" PRId64, count);
     if (sheaf__image_positions(config) == 0)
         return sheaf_try_this(sheaf_expected(st, "none: %s has no vision tower", family),
-                              "no --images");
+                              "no `images`");
     if (count > place->most)
         return sheaf_try_this(sheaf_expected(st, "at most %" PRId64 ": %s reads no more in a row",
                                              place->most, family),
-                              "--images %" PRId64, place->most);
+                              "`images %" PRId64 "`", place->most);
     if (count == 0 && place->needed)
         return sheaf_try_this(
             sheaf_expected(st, "1: the cross-attention of %s looks at it in every row", family),
-            "no --images");
+            "no `images`");
     sheaf_status_free(st);
     return NULL;
 }
@@ -127,13 +125,13 @@ static sheaf_status *divide(sheaf_batch_images *each, const sheaf_config *config
     sheaf__sliced s;
     sheaf__viewing_of(&viewing, config);
     if (viewing.form.resolution == 0 && viewing.form.most == 0) {
-        sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--images");
+        sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "`images`");
         sheaf_expected(st, "a number alone: %s makes every picture as large as its tower",
                        sheaf_family_name(config->family));
         return sheaf_try_this(sheaf_found(st, "a size, %" PRId64 "x%" PRId64, a->width, a->height),
-                              "--images %" PRId64, a->count);
+                              "`images %" PRId64 "`", a->count);
     }
-    sheaf_status *st = sheaf_in(sheaf__view_divide(&s, a->width, a->height, &viewing), "--images");
+    sheaf_status *st = sheaf_in(sheaf__view_divide(&s, a->width, a->height, &viewing), "`images`");
     if (st != NULL)
         return st;
     const int64_t pieces = sheaf__sliced_count(&s);
@@ -186,15 +184,14 @@ sheaf_status *sheaf__plan_inputs_open(sheaf__plan_inputs *q, const sheaf_events 
         how.fresh = NULL;
     TRY(st, sheaf__open_model(&q->opened, &how));
     if (st == NULL && generates)
-        st = sheaf_in(sheaf__placement_read(&q->place, q->place_text, q->opened.schema),
-                      q->flags ? "--place" : "place");
+        st = sheaf_in(sheaf__placement_read(&q->place, q->place_text, q->opened.schema), "`place`");
     else if (st == NULL)
         st = sheaf__select(&q->selection, q->opened.schema, q->opened.lora, o, events);
     TRY(st, sheaf__opened_quantise(&q->opened, o->quantize, generates ? NULL : sheaf__selected,
                                    &q->selection));
     if (st == NULL && o->data != NULL && o->data[0] != '\0') {
         if (q->images_text != NULL && !q->warned)
-            sheaf_note(events, "--images %s has no effect: the data say what they hold",
+            sheaf_note(events, "`images %s` has no effect: the data say what they hold",
                        q->images_text);
         st = sheaf__run_tokenizer_open(&q->tokenizer, o, &q->opened);
         q->o.tokens_in = q->tokenizer.folder;
@@ -251,8 +248,8 @@ static sheaf_status *find_prompt(int64_t *prompt, const sheaf__plan_inputs *q, i
     sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "positions before the answer");
     sheaf_expected(st, "a prompt of at least %" PRId64 " positions", image + 1);
     sheaf_found(st, "%" PRId64 ": %" PRId64 " less %" PRId64, *prompt, q->seq, answer);
-    return sheaf_try_this(st, "%s of %" PRId64 " or more, or a smaller %s", seq_name(q),
-                          image + 1 + answer, q->flags ? "--max-new" : "max_new");
+    return sheaf_try_this(st, "%s of %" PRId64 " or more, or a smaller `max-new`", seq_name(q),
+                          image + 1 + answer);
 }
 
 sheaf_status *sheaf__plan_inputs_generation(sheaf_plan_generation *out, const sheaf__plan_inputs *q,

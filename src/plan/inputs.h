@@ -11,8 +11,8 @@ typedef struct sheaf__plan_inputs {
     sheaf_train_options o;  /* input; the rest is set when it is opened */
     const char *place_text; /* input. NULL: a training step; else generation */
     int64_t max_new;        /* input. For generation: tokens of the answer; 0: not given */
-    bool flags; /* input. Messages name flags of the command; else settings and fields */
-    bool whole; /* input. Without steps: padding is that of an epoch */
+    bool positions;         /* input. So is called what is else `seq`, the positions of a row */
+    bool whole;             /* input. Without steps: padding is that of an epoch */
     /* input. Without data: pictures of each row, "N" or "N:WIDTHxHEIGHT"; NULL: one */
     const char *images_text;
     sheaf__opened opened;

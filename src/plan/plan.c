@@ -336,7 +336,7 @@ static sheaf_status *check_seq(const sheaf_config *config, int64_t seq,
                   image = images > 0 ? all / images : 0;
     if (seq > all)
         return NULL;
-    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--seq, the positions of a row");
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "`seq`, the positions of a row");
     if (images == 1)
         sheaf_expected(st, "at least %" PRId64 ": an image takes %" PRId64 " tokens of its row",
                        image + 1, image);
@@ -345,7 +345,7 @@ static sheaf_status *check_seq(const sheaf_config *config, int64_t seq,
                        image * images + 1, images, image);
     sheaf_found(st, "%" PRId64, seq);
     return sheaf_try_this(st,
-                          "more by what the texts need, or --images with fewer or smaller ones");
+                          "more by what the texts need, or `images` with fewer or smaller ones");
 }
 
 sheaf_status *sheaf_plan_train(sheaf_plan *out, const sheaf__job *job, size_t data_bytes)

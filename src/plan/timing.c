@@ -224,10 +224,8 @@ static sheaf_status *check_generation(const sheaf__plan_inputs *q)
         sheaf_expected(sheaf_fail(SHEAF_E_ARG, "time of generation"),
                        stages ? "layers on one stage" : "a model without an adapter");
     sheaf_found(st, "%s", stages ? q->place_text : q->o.adapter);
-    return sheaf_try_this(st, "%s",
-                          !stages    ? "the model alone, which a merged adapter is as fast as"
-                          : q->flags ? "--place 1"
-                                     : "place \"1\", or NULL");
+    return sheaf_try_this(
+        st, "%s", stages ? "`place 1`" : "the model alone, which a merged adapter is as fast as");
 }
 
 static sheaf_time scaled(sheaf_time t, double by)

@@ -311,7 +311,7 @@ sheaf_status *sheaf__report_facts(sheaf_json_writer *json, sheaf__curves *curves
     char file[SHEAF_PATH_SIZE];
     if (!is_run(path)) {
         sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", path),
-                                          "the folder of a run, the --out of sheaf train");
+                                          "the folder of a run, the `out` of sheaf train");
         return sheaf_try_this(sheaf_found(st,
                                           sheaf__path_kind(path) == SHEAF_PATH_DIR
                                               ? "a folder without metrics.jsonl"

@@ -44,7 +44,7 @@ static sheaf_status *refuse(sheaf_json_reader *r, const char *key, const char *e
     if (*name != '\0' && st != NULL)
         sheaf_found(st, "%s%s%s", name, strcmp(key, "quant_method") != 0 ? ": " : "",
                     strcmp(key, "quant_method") != 0 ? is : "");
-    return sheaf_try_this(st, "the model that was quantized, in 16 or 32 bits; with --quantize nf4 "
+    return sheaf_try_this(st, "the model that was quantized, in 16 or 32 bits; with `quantize nf4` "
                               "sheaf quantizes it itself");
 }
 

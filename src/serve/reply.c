@@ -81,6 +81,7 @@ static int status_of(sheaf_code code)
 void sheaf__reply_error(sheaf__exchange *x, sheaf_status *st)
 {
     const int status = status_of(sheaf_status_code(st));
+    sheaf__status_spell(st, sheaf__request_has);
     sheaf__http_error(x, status, status == 400 ? "invalid_request_error" : "server_error", NULL,
                       st);
     sheaf_status_free(st);
@@ -399,11 +400,13 @@ static void end_stream(reply *r)
 }
 
 /* An error within a stream. */
-static void break_stream(reply *r, const sheaf_status *st)
+static void break_stream(reply *r, const sheaf_status *failed)
 {
     sheaf_text event = { 0 };
+    sheaf_status *st = sheaf__status_spell(sheaf_status_copy(failed), sheaf__request_has);
     sheaf__text_add(&event, "data: ");
     sheaf__http_error_json(&event, "server_error", NULL, st);
+    sheaf_status_free(st);
     sheaf__text_add(&event, "\n");
     write_event(r, &event);
     sheaf__exchange_end(r->exchange);

@@ -68,6 +68,14 @@ static bool is_only(const json_t *value, const char *only)
     return same;
 }
 
+bool sheaf__request_has(const char *name, size_t size)
+{
+    int i = 0;
+    while (i < FIELDS && (strncmp(fields[i].name, name, size) != 0 || fields[i].name[size] != '\0'))
+        i++;
+    return i < FIELDS && fields[i].only == NULL;
+}
+
 static sheaf_status *unknown_field(const char *name)
 {
     const char *names[FIELDS];
@@ -118,7 +126,7 @@ static sheaf_status *read_stop(sheaf__request *r)
     if (stop == NULL || json_is_null(stop))
         return NULL;
     if ((!one && !json_is_array(stop)) || n > SHEAF__MOST_STOP_TEXTS)
-        return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "'stop'"), "a text, or a list of at most %d",
+        return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "`stop`"), "a text, or a list of at most %d",
                               SHEAF__MOST_STOP_TEXTS);
     if ((r->stop = calloc(n + 1, sizeof *r->stop)) == NULL)
         return no_memory();
@@ -126,7 +134,7 @@ static sheaf_status *read_stop(sheaf__request *r)
         const json_t *text = one ? stop : json_array_get(stop, i);
         if (!json_is_string(text) || json_string_length(text) == 0 ||
             json_string_length(text) != strlen(json_string_value(text)))
-            return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "'stop'"),
+            return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "`stop`"),
                                   "texts that are not empty, without NUL");
         r->stop[r->nstop++] = json_string_value(text);
     }
@@ -149,7 +157,7 @@ static sheaf_status *read_prompt(sheaf__request *r)
         good = false;
     r->prompt = prompt;
     return good ? NULL
-                : sheaf_expected(sheaf_fail(SHEAF_E_DATA, "'prompt'"),
+                : sheaf_expected(sheaf_fail(SHEAF_E_DATA, "`prompt`"),
                                  "a text or a list of token ids, or at most %d of one kind",
                                  SHEAF__MOST_ANSWERS);
 }
@@ -244,7 +252,7 @@ static sheaf_status *add_picture(sheaf__request *r, const char *url)
     if (i == sizeof kinds / sizeof *kinds)
         return bad_picture(url);
     if (r->images == MOST_PICTURES)
-        return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "'messages'"), "at most %d pictures",
+        return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "`messages`"), "at most %d pictures",
                               MOST_PICTURES);
     const char *text = url + strlen(kinds[i]);
     const size_t size = strlen(text);
@@ -359,7 +367,7 @@ static sheaf_status *take_message(json_t *to, sheaf__request *r, const json_t *m
     const char *role = json_string_value(json_object_get(message, "role"));
     const json_t *content = json_object_get(message, "content");
     if (role == NULL)
-        return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "'messages'"),
+        return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "`messages`"),
                               "objects with \"role\" and \"content\"");
     if (!json_is_string(content) && !json_is_array(content) &&
         ((content != NULL && !json_is_null(content)) || strcmp(role, "assistant") != 0))
@@ -376,7 +384,7 @@ sheaf_status *sheaf__request_take_messages(sheaf__request *r, bool placed)
     const json_t *given = json_object_get(r->body, "messages"), *message;
     size_t i;
     if (!json_is_array(given) || json_array_size(given) == 0)
-        return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "'messages'"),
+        return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "`messages`"),
                               "a list of at least one message");
     json_t *list = json_array();
     r->image = calloc(MOST_PICTURES, sizeof *r->image);

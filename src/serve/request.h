@@ -33,6 +33,8 @@ typedef struct sheaf__request {
     json_t *body; /* all of it, from which the rest is borrowed */
 } sheaf__request;
 
+/* sheaf__request_has - is it a field that requests have? */
+bool sheaf__request_has(const char *name, size_t size);
 /* sheaf__request_read - errors: SHEAF_E_FORMAT for text that is no JSON, SHEAF_E_DATA for a bad
  * field, SHEAF_E_UNSUPPORTED for a feature that is missing here; each names the field. Release also
  * after a failure. */

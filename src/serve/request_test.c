@@ -90,14 +90,14 @@ static const struct {
     { "{" SAYS ", \"top_logprobs\": 2}", true, SHEAF_E_DATA, "top_logprobs" },
     { "{" SAYS ", \"logprobs\": true, \"top_logprobs\": 21}", true, SHEAF_E_FORMAT,
       "top_logprobs" },
-    { "{" SAYS ", \"stop\": \"\"}", true, SHEAF_E_DATA, "'stop'" },
-    { "{" SAYS ", \"stop\": [1]}", true, SHEAF_E_DATA, "'stop'" },
-    { "{" SAYS ", \"stop\": {}}", true, SHEAF_E_DATA, "'stop'" },
-    { "{}", false, SHEAF_E_DATA, "'prompt'" },
-    { "{\"prompt\": []}", false, SHEAF_E_DATA, "'prompt'" },
-    { "{\"prompt\": 5}", false, SHEAF_E_DATA, "'prompt'" },
-    { "{\"prompt\": [\"a\", 5]}", false, SHEAF_E_DATA, "'prompt'" },
-    { "{\"prompt\": [null]}", false, SHEAF_E_DATA, "'prompt'" },
+    { "{" SAYS ", \"stop\": \"\"}", true, SHEAF_E_DATA, "`stop`" },
+    { "{" SAYS ", \"stop\": [1]}", true, SHEAF_E_DATA, "`stop`" },
+    { "{" SAYS ", \"stop\": {}}", true, SHEAF_E_DATA, "`stop`" },
+    { "{}", false, SHEAF_E_DATA, "`prompt`" },
+    { "{\"prompt\": []}", false, SHEAF_E_DATA, "`prompt`" },
+    { "{\"prompt\": 5}", false, SHEAF_E_DATA, "`prompt`" },
+    { "{\"prompt\": [\"a\", 5]}", false, SHEAF_E_DATA, "`prompt`" },
+    { "{\"prompt\": [null]}", false, SHEAF_E_DATA, "`prompt`" },
 };
 
 TEST(test_request__refuses_by_name)
@@ -218,8 +218,8 @@ TEST(test_request__takes_what_is_done_anyway)
 static const struct {
     const char *text, *part;
 } bad[] = {
-    { "{}", "'messages'" },
-    { "{\"messages\": []}", "'messages'" },
+    { "{}", "`messages`" },
+    { "{\"messages\": []}", "`messages`" },
     { "{\"messages\": [5]}", "message 1" },
     { "{\"messages\": [{\"role\": \"user\"}]}", "'content'" },
     { "{\"messages\": [{\"role\": \"user\", \"content\": null}]}", "'content'" },

@@ -170,7 +170,7 @@ static const struct {
       "'object': 'chat.completion.chunk'*'delta': {'role': 'assistant', 'content': '*"
       "'finish_reason': 'length'*data: [DONE]\n\n",
       "model=bytes" },
-    { CHAT "}", 400, "messages", "" },
+    { CHAT "}", 400, "'where': '\\'messages\\''", "" },
     { CHAT "'messages': [{'role': 'user', 'content': 'a'}, {'role': 'assistant', 'content': 'b'}]}",
       400, "user's at the end", "" },
     { CHAT "'messages': [{'role': 'tool', 'content': 'x'}]}", 400, "message 1", "" },

@@ -21,8 +21,8 @@ sheaf_status *sheaf__stored_row(void *x, const sheaf__context *c, const sheaf__s
         st = sheaf_fail(SHEAF_E_FORMAT, "row %" PRId64 ", which a token needs", row);
         sheaf_expected(st, "what the model's files held when it was loaded");
         sheaf_found(st, "other bytes: a file of the model was changed, or is read wrongly");
-        return sheaf_try_this(
-            st, "run `sheaf verify` on the model, then go on from the last step saved");
+        return sheaf_try_this(st,
+                              "run sheaf verify on the model, then go on from the last step saved");
     }
     c->device->kernels->convert(x, c->dtype, scratch, t->dtype, t->width);
     return NULL;

@@ -28,14 +28,14 @@ void sheaf__consistency_common(sheaf_text *t, const sheaf__origin *origin, sheaf
     sheaf__consistency_line(t, "the adapter", origin->adapter);
 }
 
-/* "lr: 0.003" of the settings becomes "--lr", tab, "0.003". */
+/* "lr: 0.003" of the settings becomes "`lr`", tab, "0.003". */
 static void add_settings(sheaf_text *t, const char *settings)
 {
     while (*settings != '\0') {
         const size_t line = strcspn(settings, "\n"), name = strcspn(settings, ":\n");
         const size_t value = name + 2 < line ? name + 2 : line;
         if (name < line)
-            sheaf__text_add(t, "--%.*s\t%.*s\n", (int)name, settings, (int)(line - value),
+            sheaf__text_add(t, "`%.*s`\t%.*s\n", (int)name, settings, (int)(line - value),
                             settings + value);
         settings += line + (settings[line] == '\n');
     }
@@ -50,17 +50,17 @@ static void add_flags(sheaf_text *t, const sheaf_train_options *o)
         const char *name;
         int64_t value;
     } flags[] = {
-        { "--tp", o->tp },
-        { "--dp", o->dp },
-        { "--steps", o->steps },
-        { "--save-every", o->save_every },
-        { "--export-every", o->export_every },
-        { "--eval-every", o->eval_every },
-        { "--patience", o->patience },
-        { "--keep", o->keep },
-        { "--resume", o->resume },
-        { "--offload", offloads },
-        { "--keep-activations", o->kept },
+        { "`tp`", o->tp },
+        { "`dp`", o->dp },
+        { "`steps`", o->steps },
+        { "`save-every`", o->save_every },
+        { "`export-every`", o->export_every },
+        { "`eval-every`", o->eval_every },
+        { "`patience`", o->patience },
+        { "`keep`", o->keep },
+        { "`resume`", o->resume },
+        { "`offload`", offloads },
+        { "`keep-activations`", o->kept },
     };
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
         sheaf__text_add(t, "%s\t%" PRId64 "\n", flags[i].name, flags[i].value);

@@ -447,7 +447,7 @@ static sheaf_status *best_is_lost(sheaf_status *st, const char *checkpoint, cons
     sheaf_status *looked = sheaf_checkpoint_examine(&damages, checkpoint, false);
     if (st != NULL && looked == NULL && damages.count > 0) {
         sheaf__text_word(&word, out);
-        st = sheaf_in(st, "--use-best");
+        st = sheaf_in(st, "`use-best`");
         sheaf_try_this(st,
                        "put that checkpoint back, or take the last step as the result: sheaf train "
                        "--resume --out %s --no-use-best",

@@ -99,7 +99,7 @@ static sheaf_status *read_loss(sheaf__group_loss *out, const char *name)
             out->sequence = table[out->loss].sequence;
             return NULL;
         }
-    return bad("--loss-type", "dapo, grpo, bnpo, dr_grpo, cispo, sapo or gspo", name);
+    return bad("`loss-type`", "dapo, grpo, bnpo, dr_grpo, cispo, sapo or gspo", name);
 }
 
 static sheaf_status *read_scale(sheaf__group_loss *out, const char *name)
@@ -110,13 +110,13 @@ static sheaf_status *read_scale(sheaf__group_loss *out, const char *name)
             out->scale = (sheaf__group_scale)i;
             return NULL;
         }
-    return bad("--scale-rewards", "group, batch or none", name);
+    return bad("`scale-rewards`", "group, batch or none", name);
 }
 
 static sheaf_status *read_level(sheaf__group_loss *out, const char *name)
 {
     if (strcmp(name, "token") != 0 && strcmp(name, "sequence") != 0)
-        return bad("--importance-sampling-level", "token or sequence", name);
+        return bad("`importance-sampling-level`", "token or sequence", name);
     out->sequence = name[0] == 's';
     return NULL;
 }
@@ -124,7 +124,7 @@ static sheaf_status *read_level(sheaf__group_loss *out, const char *name)
 static sheaf_status *no_effect(const char *flag, const char *name)
 {
     return sheaf_try_this(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", flag),
-                                         "none with --objective %s, which does not read it", name),
+                                         "none with `objective` %s, which does not read it", name),
                           "leave it out");
 }
 
@@ -134,20 +134,20 @@ static sheaf_status *check(const sheaf__group_loss *o, const char *name,
 {
     const bool rloo = o->leave_one_out, clips = rloo || table[o->loss].of == of_clip;
     if (rloo && is(given->scale_rewards))
-        return no_effect("--scale-rewards", name);
+        return no_effect("`scale-rewards`", name);
     if (rloo && is(given->level))
-        return no_effect("--importance-sampling-level", name);
+        return no_effect("`importance-sampling-level`", name);
     if (rloo && given->delta > 0)
-        return no_effect("--delta", name);
+        return no_effect("`delta`", name);
     if (!rloo && given->normalize)
-        return no_effect("--normalize-advantages", name);
+        return no_effect("`normalize-advantages`", name);
     if (given->epsilon > 0 && !clips)
-        return no_effect("--epsilon", "grpo and this --loss-type");
+        return no_effect("`epsilon`", "grpo and this `loss-type`");
     if ((rloo || o->beta <= 0) && given->plain_kl)
-        return no_effect("--no-bias-correction-kl", rloo ? name : "grpo without --beta");
+        return no_effect("`no-bias-correction-kl`", rloo ? name : "grpo without `beta`");
     if (!rloo && table[o->loss].share == OF_MOST && o->max_new <= 0)
-        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--loss-type dr_grpo"),
-                              "--max-new beside it, the most tokens of a completion");
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`loss-type dr_grpo`"),
+                              "`max-new` beside it, the most tokens of a completion");
     return NULL;
 }
 
@@ -168,7 +168,7 @@ sheaf_status *sheaf__groups_read(sheaf__group_loss *out, const char *name, const
                                 .plain_kl = o->plain_kl,
                                 .normalize = o->normalize };
     out->high = o->epsilon_high > 0 ? o->epsilon_high : out->low;
-    sheaf_status *st = rloo && is(loss_type) ? no_effect("--loss-type", name) : NULL;
+    sheaf_status *st = rloo && is(loss_type) ? no_effect("`loss-type`", name) : NULL;
     if (st == NULL && is(loss_type))
         st = read_loss(out, loss_type);
     if (st == NULL && is(o->scale_rewards))
@@ -180,22 +180,22 @@ sheaf_status *sheaf__groups_read(sheaf__group_loss *out, const char *name, const
 
 const char *sheaf__groups_given(const sheaf__group_options *o)
 {
-    return o->epsilon > 0          ? "--epsilon"
-           : o->epsilon_high > 0   ? "--epsilon-high"
-           : o->delta > 0          ? "--delta"
-           : is(o->scale_rewards)  ? "--scale-rewards"
-           : is(o->level)          ? "--importance-sampling-level"
-           : o->iterations > 0     ? "--num-iterations"
-           : o->max_new > 0        ? "--max-new"
-           : o->temperature > 0    ? "--temperature"
-           : o->mask_truncated     ? "--mask-truncated-completions"
-           : o->plain_kl           ? "--no-bias-correction-kl"
-           : is(o->reward)         ? "--reward"
-           : is(o->reward_weights) ? "--reward-weights"
-           : o->generations > 0    ? "--generations"
-           : o->top_p > 0          ? "--top-p"
-           : o->reward_time > 0    ? "--reward-time"
-           : o->normalize          ? "--normalize-advantages"
+    return o->epsilon > 0          ? "`epsilon`"
+           : o->epsilon_high > 0   ? "`epsilon-high`"
+           : o->delta > 0          ? "`delta`"
+           : is(o->scale_rewards)  ? "`scale-rewards`"
+           : is(o->level)          ? "`importance-sampling-level`"
+           : o->iterations > 0     ? "`num-iterations`"
+           : o->max_new > 0        ? "`max-new`"
+           : o->temperature > 0    ? "`temperature`"
+           : o->mask_truncated     ? "`mask-truncated-completions`"
+           : o->plain_kl           ? "`no-bias-correction-kl`"
+           : is(o->reward)         ? "`reward`"
+           : is(o->reward_weights) ? "`reward-weights`"
+           : o->generations > 0    ? "`generations`"
+           : o->top_p > 0          ? "`top-p`"
+           : o->reward_time > 0    ? "`reward-time`"
+           : o->normalize          ? "`normalize-advantages`"
                                    : NULL;
 }
 

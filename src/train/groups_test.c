@@ -193,17 +193,17 @@ static const struct {
     sheaf__group_options o;
     const char *says;
 } refused[] = {
-    { "grpo", "ppo", { 0 }, "--loss-type | dapo, grpo" },
-    { "grpo", "dr_grpo", { 0 }, "--max-new beside it" },
-    { "grpo", NULL, { .scale_rewards = "all" }, "--scale-rewards" },
-    { "grpo", NULL, { .level = "word" }, "--importance-sampling-level" },
-    { "grpo", NULL, { .normalize = true }, "--normalize-advantages" },
-    { "grpo", NULL, { .plain_kl = true }, "--no-bias-correction-kl" },
-    { "grpo", "sapo", { .epsilon = 0.1 }, "--epsilon" },
-    { "rloo", "dapo", { 0 }, "--loss-type" },
-    { "rloo", NULL, { .scale_rewards = "group" }, "--scale-rewards" },
-    { "rloo", NULL, { .delta = 2 }, "--delta" },
-    { "rloo", NULL, { .level = "sequence" }, "--importance-sampling-level" },
+    { "grpo", "ppo", { 0 }, "`loss-type` | dapo, grpo" },
+    { "grpo", "dr_grpo", { 0 }, "`max-new` beside it" },
+    { "grpo", NULL, { .scale_rewards = "all" }, "`scale-rewards`" },
+    { "grpo", NULL, { .level = "word" }, "`importance-sampling-level`" },
+    { "grpo", NULL, { .normalize = true }, "`normalize-advantages`" },
+    { "grpo", NULL, { .plain_kl = true }, "`no-bias-correction-kl`" },
+    { "grpo", "sapo", { .epsilon = 0.1 }, "`epsilon`" },
+    { "rloo", "dapo", { 0 }, "`loss-type`" },
+    { "rloo", NULL, { .scale_rewards = "group" }, "`scale-rewards`" },
+    { "rloo", NULL, { .delta = 2 }, "`delta`" },
+    { "rloo", NULL, { .level = "sequence" }, "`importance-sampling-level`" },
 };
 
 TEST(test_groups__flags_without_effect_are_refused)

@@ -20,7 +20,7 @@ static sheaf_status *stopped(const sheaf__run *r, int64_t done)
 {
     const char *out = r->options->out;
     sheaf_status *st = sheaf_fail(SHEAF_E_STOPPED,
-                                  is_over(r) ? "--max-time is over after step %lld"
+                                  is_over(r) ? "`max-time` is over after step %lld"
                                              : "asked to stop after step %lld",
                                   (long long)done);
     sheaf_text word = { 0 };
@@ -253,8 +253,8 @@ static void warn_of_nothing(const sheaf__run *r, const sheaf__rank *rank, int64_
     if (rank->scaler.skipped >= done)
         sheaf_warn(r->hooks->events,
                    "nothing was trained: all %" PRId64 " steps were skipped, their gradients too "
-                   "large for float16: more steps, a smaller --loss-scale-init than %g, or "
-                   "--dtype bfloat16",
+                   "large for float16: more steps, a smaller `loss-scale-init` than %g, or "
+                   "`dtype bfloat16`",
                    done, rank->scaler.options.scale);
     else
         sheaf_warn(r->hooks->events,

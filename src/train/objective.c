@@ -344,9 +344,9 @@ static sheaf_status *read_losses(sheaf__objective *out, const char *list, unsign
         while (found < TABLE && !((table[found].is & of) && named(table[found].name, at, n)))
             found++;
         if (found == TABLE)
-            return unknown("--loss-type", of, at, n);
+            return unknown("`loss-type`", of, at, n);
         if (out->losses == SHEAF__MOST_LOSSES)
-            return bad("--loss-type", "at most 8 losses", list, strlen(list));
+            return bad("`loss-type`", "at most 8 losses", list, strlen(list));
         out->share[out->losses] = 1;
         out->loss[out->losses++] = found;
         at += n;
@@ -363,7 +363,7 @@ static sheaf_status *read_shares(sheaf__objective *out, const char *list)
         out->share[i] = strtod(at, &end);
         const bool last = i + 1 == out->losses;
         if (end == at || !isfinite(out->share[i]) || *end != (last ? '\0' : ','))
-            return bad("--loss-weights", "a number for each loss of --loss-type, with commas", list,
+            return bad("`loss-weights`", "a number for each loss of `loss-type`, with commas", list,
                        strlen(list));
         at = end + 1;
     }
@@ -377,19 +377,19 @@ static sheaf_status *check_smoothing(const sheaf__objective *o)
         const unsigned how = table[o->loss[i]].is;
         reads = reads || (how & SMOOTHS);
         if ((how & SMOOTHED) && o->smoothing <= 0)
-            return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--label-smoothing"),
+            return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`label-smoothing`"),
                                               "above 0 for the loss '%s'", table[o->loss[i]].name),
                                "0");
     }
     if (o->smoothing == 0)
         return NULL;
     if (!reads)
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--label-smoothing"),
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`label-smoothing`"),
                                           "0: no loss of this objective reads it"),
                            "%g", o->smoothing);
     return o->smoothing < 0.5
                ? NULL
-               : sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--label-smoothing"),
+               : sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`label-smoothing`"),
                                             "below 0.5: the share of pairs in the wrong order"),
                              "%g", o->smoothing);
 }
@@ -420,30 +420,30 @@ static sheaf_status *no_effect(const sheaf__objective *o, unsigned of,
         const char *flag;
         bool given, read;
     } all[] = {
-        { "--loss-type", is(options->loss_type), of != 0 && of != OF_REWARD },
-        { "--loss-weights", is(options->loss_weights),
+        { "`loss-type`", is(options->loss_type), of != 0 && of != OF_REWARD },
+        { "`loss-weights`", is(options->loss_weights),
           of != 0 && of != OF_REWARD && of != OF_GROUPS },
-        { "--beta", options->beta > 0, of != 0 && of != OF_REWARD },
-        { "--center-rewards-coefficient", options->center > 0, of == OF_REWARD },
-        { "--simpo-gamma", options->simpo_gamma > 0, lowered },
-        { "--cpo-alpha", options->cpo_alpha != 0, of == OF_CPO },
-        { "--ld-alpha", options->ld_alpha > 0, of == OF_DPO },
-        { "--use-weighting", options->weighting, of == OF_DPO },
-        { "--f-divergence-type", is(options->divergence), of == OF_DPO },
-        { "--f-alpha-divergence-coef", options->divergence_alpha > 0,
+        { "`beta`", options->beta > 0, of != 0 && of != OF_REWARD },
+        { "`center-rewards-coefficient`", options->center > 0, of == OF_REWARD },
+        { "`simpo-gamma`", options->simpo_gamma > 0, lowered },
+        { "`cpo-alpha`", options->cpo_alpha != 0, of == OF_CPO },
+        { "`ld-alpha`", options->ld_alpha > 0, of == OF_DPO },
+        { "`use-weighting`", options->weighting, of == OF_DPO },
+        { "`f-divergence-type`", is(options->divergence), of == OF_DPO },
+        { "`f-alpha-divergence-coef`", options->divergence_alpha > 0,
           divergences[o->divergence].score == of_alpha },
-        { "--reference", is(options->reference), o->reference },
-        { "--orpo-answers", options->answers, of == OF_ORPO },
-        { "--desirable-weight", options->desirable > 0, of == OF_KTO },
-        { "--undesirable-weight", options->undesirable > 0, of == OF_KTO },
+        { "`reference`", is(options->reference), o->reference },
+        { "`orpo-answers`", options->answers, of == OF_ORPO },
+        { "`desirable-weight`", options->desirable > 0, of == OF_KTO },
+        { "`undesirable-weight`", options->undesirable > 0, of == OF_KTO },
         { sheaf__groups_given(&options->group), sheaf__groups_given(&options->group) != NULL,
           of == OF_GROUPS },
-        { "--label-smoothing", of == OF_GROUPS && o->smoothing > 0, false },
+        { "`label-smoothing`", of == OF_GROUPS && o->smoothing > 0, false },
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (all[i].given && !all[i].read)
             return sheaf_try_this(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", all[i].flag),
-                                                 "none with --objective %s, which does not read it",
+                                                 "none with `objective %s`, which does not read it",
                                                  o->name),
                                   "leave it out");
     return NULL;
@@ -456,7 +456,7 @@ static sheaf_status *read_divergence(sheaf__objective *out, const char *name)
         out->divergence++;
     return out->divergence < DIVERGENCES
                ? NULL
-               : bad("--f-divergence-type",
+               : bad("`f-divergence-type`",
                      "reverse_kl, forward_kl, js_divergence or alpha_divergence", name,
                      strlen(name));
 }
@@ -469,7 +469,7 @@ static sheaf_status *read_reference(sheaf__objective *out, const char *name)
     out->folder = out->base || strcmp(name, "start") == 0 ? NULL : name;
     if (out->folder == NULL || (!out->grouped && sheaf__path_kind(name) == SHEAF_PATH_DIR))
         return NULL;
-    return bad("--reference",
+    return bad("`reference`",
                out->grouped ? "start or base"
                             : "start or base, or the folder of a model or an adapter",
                name, strlen(name));
@@ -494,7 +494,7 @@ sheaf_status *sheaf__objective_read(sheaf__objective *out, const sheaf__objectiv
     while (k < OBJECTIVES && strcmp(objectives[k].name, name) != 0)
         k++;
     if (k == OBJECTIVES)
-        return bad("--objective",
+        return bad("`objective`",
                    "sft, dpo, ipo, hinge, robust, cpo, simpo, orpo, kto, grpo, rloo or reward",
                    name, strlen(name));
     *out = (sheaf__objective){ .name = objectives[k].name,
@@ -529,11 +529,11 @@ sheaf_status *sheaf__objective_read(sheaf__objective *out, const sheaf__objectiv
         return st;
     take_out_sft(out);
     if (out->weighting && out->nll > 0)
-        return bad("--loss-type", "no sft with --use-weighting: it is no loss of a pair",
+        return bad("`loss-type`", "no sft with `use-weighting`: it is no loss of a pair",
                    options->loss_type, strlen(options->loss_type));
     out->mismatched = out->judged && table[out->loss[0]].of == of_kto;
     if (out->judged && out->losses > 1)
-        return bad("--loss-type", "one loss of kto", options->loss_type,
+        return bad("`loss-type`", "one loss of kto", options->loss_type,
                    strlen(options->loss_type));
     if ((st = read_reference(out, options->reference)) != NULL)
         return st;

@@ -45,7 +45,7 @@ sheaf_status *sheaf__offloads(unsigned *out, const char *text)
                 *out |= 1u << i;
         if (*out == before)
             return sheaf_found(
-                sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--offload"),
+                sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`offload`"),
                                "weights, moments, activations, or several with commas; "
                                "none"),
                 "%s", text);
@@ -91,14 +91,14 @@ sheaf_status *sheaf_train_options_lora(sheaf_lora_options *out, const sheaf_trai
     out->dropout = o->lora_dropout;
     out->rslora = o->lora_rslora;
     out->bias = o->lora_bias;
-    TRY(st, sheaf_in(sheaf__lora_set_targets(out, o->lora_targets), "--lora-targets"));
-    TRY(st, sheaf_in(sheaf__lora_set_exclude(out, o->lora_exclude), "--lora-exclude"));
-    TRY(st, sheaf_in(sheaf__lora_set_layers(out, o->lora_layers), "--lora-layers"));
+    TRY(st, sheaf_in(sheaf__lora_set_targets(out, o->lora_targets), "`lora-targets`"));
+    TRY(st, sheaf_in(sheaf__lora_set_exclude(out, o->lora_exclude), "`lora-exclude`"));
+    TRY(st, sheaf_in(sheaf__lora_set_layers(out, o->lora_layers), "`lora-layers`"));
     TRY(st, sheaf_in(sheaf__lora_set_pattern(&out->rank_pattern, o->lora_rank_pattern, true),
-                     "--lora-rank-pattern"));
+                     "`lora-rank-pattern`"));
     TRY(st, sheaf_in(sheaf__lora_set_pattern(&out->alpha_pattern, o->lora_alpha_pattern, false),
-                     "--lora-alpha-pattern"));
-    TRY(st, sheaf_in(sheaf__lora_set_saved(out, o->modules_to_save), "--modules-to-save"));
+                     "`lora-alpha-pattern`"));
+    TRY(st, sheaf_in(sheaf__lora_set_saved(out, o->modules_to_save), "`modules-to-save`"));
     if (st == NULL && o->model != NULL && (out->base_name = strdup(o->model)) == NULL)
         st = sheaf__no_memory("name of the base model");
     if (st != NULL)
@@ -112,8 +112,8 @@ static sheaf_status *check_tokens(const sheaf_train_options *o)
     const bool lora = o->method == SHEAF_METHOD_LORA, from = sheaf__is_given(o->adapter);
     if (!sheaf__is_given(o->add_tokens) || (lora && !from))
         return NULL;
-    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--add-tokens");
-    sheaf_expected(st, "--method lora without --adapter: a new adapter, which holds their rows");
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "`add-tokens`");
+    sheaf_expected(st, "`method lora` without `adapter`: a new adapter, which holds their rows");
     sheaf_found(st, "%s", !lora ? "another method" : o->adapter);
     return sheaf_try_this(st, "train an adapter with the tokens, sheaf merge BASE ADAPTER MERGED, "
                               "and go on with MERGED");
@@ -162,9 +162,9 @@ static void name_rise(char name[64], const sheaf_train_options *o, const sheaf_s
         s->held_steps > 0)
         snprintf(name, 64, "SAT's auto-warmup of %" PRId64 " steps", s->held_steps);
     else if (o->warmup_ratio > 0)
-        snprintf(name, 64, "--warmup-ratio %g", o->warmup_ratio);
+        snprintf(name, 64, "`warmup-ratio %g`", o->warmup_ratio);
     else
-        snprintf(name, 64, "--warmup %" PRId64, o->warmup);
+        snprintf(name, 64, "`warmup %" PRId64 "`", o->warmup);
 }
 
 /* Advice for more steps with a rate above 0. */
@@ -174,13 +174,13 @@ static void name_cure(char cure[160], const sheaf_train_options *o)
     if (o->epochs > 0)
         snprintf(cure, 160,
                  "fewer warm-up steps, more epochs, or fewer rows a step than %" PRId64
-                 ": --micro-batch times --accumulate",
+                 ": `micro-batch` times `accumulate`",
                  o->micro_batch * o->accumulate);
 }
 
 static sheaf_status *never(const char *name, const char *cure, const sheaf_train_options *o)
 {
-    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "%s", o->lr == 0 ? "--lr" : name);
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "%s", o->lr == 0 ? "`lr`" : name);
     sheaf_expected(st, "a learning rate above 0, for nothing is trained without");
     if (o->lr == 0)
         return sheaf_found(st, "0");
@@ -203,8 +203,8 @@ sheaf_status *sheaf__rates_check(const sheaf_train_options *o, const sheaf_event
     if (sheaf_schedule_rises(&s) >= o->steps && last < 1)
         sheaf_warn(events,
                    "%s is not over after %s%" PRId64
-                   "%s: the learning rate ends at %.3g of --lr %g; %s",
-                   name, o->epochs > 0 ? "" : "--steps ", o->steps, o->epochs > 0 ? " steps" : "",
+                   "%s: the learning rate ends at %.3g of `lr %g`; %s",
+                   name, o->epochs > 0 ? "" : "`steps` ", o->steps, o->epochs > 0 ? " steps" : "",
                    last, o->lr, cure);
     else if (o->steps <= FEW && sheaf_schedule_rate(&s, 1, 0) == 0)
         sheaf_warn(events, "1 of %" PRId64 " steps trains nothing: %s begins at a rate of 0; %s",
@@ -219,8 +219,8 @@ void sheaf__rates_resumed(const sheaf_train_options *o, const sheaf_train_option
                          then = sheaf_train_options_schedule(was);
     if (o->steps < done)
         sheaf_warn(events,
-                   "--steps %" PRId64 ": %" PRId64 " steps are done already, and are kept; a run "
-                   "of fewer begins anew in another --out",
+                   "`steps %" PRId64 "`: %" PRId64 " steps are done already, and are kept; a run "
+                   "of fewer begins anew in another `out`",
                    o->steps, done);
     if (o->steps <= done || done == 0 || o->steps == was->steps || was->steps < done)
         return;
@@ -228,8 +228,8 @@ void sheaf__rates_resumed(const sheaf_train_options *o, const sheaf_train_option
                  next = sheaf_schedule_rate(&now, o->lr, done);
     if (before != next && before != sheaf_schedule_rate(&now, o->lr, done - 1))
         sheaf_warn(events,
-                   "--steps %" PRId64 ", after %" PRId64 " steps of a run of %" PRId64
-                   ": --schedule %s follows the number of steps, so that the learning rate goes "
+                   "`steps %" PRId64 "`, after %" PRId64 " steps of a run of %" PRId64
+                   ": `schedule %s` follows the number of steps, so that the learning rate goes "
                    "from %g to %g; a run of %" PRId64 " steps from its start is another one",
                    o->steps, done, was->steps, sheaf_schedule_name(o->schedule), before, next,
                    o->steps);

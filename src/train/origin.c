@@ -350,7 +350,7 @@ sheaf_status *sheaf__origin_check(const sheaf__origin *o, const json_t *progress
     if (st == NULL && strcmp(adapter, o->adapter) != 0)
         st = hash_differs(o, w, "adapter", "adapter_tensors", o->adapter_print,
                           "the adapter it starts from", adapter, o->adapter);
-    return TRY(st, check_lines("--add-tokens, token", text_of(was, "tokens"), o->tokens, w));
+    return TRY(st, check_lines("`add-tokens`, token", text_of(was, "tokens"), o->tokens, w));
 }
 
 /* ---- texts of lines ---- */

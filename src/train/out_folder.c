@@ -82,12 +82,12 @@ sheaf_status *sheaf_train_peek(char **settings, int64_t *step, const char *out)
 
 static sheaf_status *out_is_taken(const char *out, sheaf_path_kind by)
 {
-    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--out %s", out);
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "`out %s`", out);
     sheaf_expected(st, "a folder that does not exist or is empty, for a new run");
     sheaf_found(st, "%s", by == SHEAF_PATH_DIR ? "a folder with files in it" : "a file");
     return sheaf_try_this(st, by == SHEAF_PATH_DIR
-                                  ? "go on with that run: --resume; or choose another --out"
-                                  : "another --out");
+                                  ? "go on with that run: `resume`; or choose another `out`"
+                                  : "another `out`");
 }
 
 /* A file that this process's output is redirected to, as in: sheaf train --out o1 > o1/train.log.
@@ -179,10 +179,10 @@ static sheaf_status *check_cache(const sheaf_train_options *o)
         st = sheaf__output_inside(&own, cache, o->data_cache);
     const bool is_own = own != NULL && inside != NULL && strcmp(own, inside) == 0;
     if (st == NULL && inside != NULL && !is_own) {
-        st = sheaf_fail(SHEAF_E_ARG, "--data-cache %s", o->data_cache);
-        sheaf_expected(st, "a folder outside --out, or %s", cache);
+        st = sheaf_fail(SHEAF_E_ARG, "`data-cache %s`", o->data_cache);
+        sheaf_expected(st, "a folder outside `out`, or %s", cache);
         sheaf_found(st, "%s", inside);
-        sheaf_try_this(st, "--data-cache %s, or a folder that several runs share", cache);
+        sheaf_try_this(st, "`data-cache %s`, or a folder that several runs share", cache);
     }
     free(inside);
     free(cache);
@@ -201,7 +201,7 @@ static sheaf_status *check_writable(const char *out)
 {
     char *first = NULL;
     sheaf_status *st = sheaf__path_join(&first, out, "checkpoints");
-    TRY(st, sheaf_in(sheaf__path_check_new(first, true), "--out"));
+    TRY(st, sheaf_in(sheaf__path_check_new(first, true), "`out`"));
     free(first);
     return st;
 }
@@ -229,7 +229,7 @@ sheaf_status *sheaf__out_check(sheaf__out_folder *f)
             st = check_folder(f, name, others);
         sheaf__names_free(name, count);
     } else if (o->resume) {
-        st = sheaf_fail(SHEAF_E_ARG, "--resume --out %s", o->out);
+        st = sheaf_fail(SHEAF_E_ARG, "`resume` `out %s`", o->out);
         sheaf_expected(st, "the folder of a run");
         sheaf_found(st, kind == SHEAF_PATH_NONE ? "nothing there" : "a file");
     } else if (kind != SHEAF_PATH_NONE) {
@@ -287,7 +287,7 @@ sheaf_status *sheaf__out_check_held(const sheaf__out_folder *f)
         st = sheaf_fail(SHEAF_E_IO, "%s", out);
         sheaf_expected(st, "the folder that this run holds, with its lock %s", lock);
         sheaf_found(st, "it was moved or removed, or others took its place, while the run went on");
-        sheaf_try_this(st, "nothing was written to what is there now; go on with --resume where it "
+        sheaf_try_this(st, "nothing was written to what is there now; go on with `resume` where it "
                            "was moved to, or from a copy, or begin anew");
     }
     free(lock);
@@ -391,7 +391,7 @@ static sheaf_status *write_proof(char **path, char name[NAME], const char *out)
         snprintf(name, NAME, "%s", strrchr(*path, '/') + 1);
     TRY(st, sheaf__file_write_whole(*path, "", 0));
     free(base);
-    return sheaf_in(st, "--out %s", out);
+    return sheaf_in(st, "`out %s`", out);
 }
 
 /* NFS caches for up to a minute that a name does not exist, unless its folder is opened: opens the
@@ -421,7 +421,7 @@ static sheaf_status *look(const char *name, const char *out, double wait)
     free(path);
     if (st != NULL || seen)
         return st;
-    st = sheaf_fail(SHEAF_E_ARG, "--out %s", out);
+    st = sheaf_fail(SHEAF_E_ARG, "`out %s`", out);
     sheaf_expected(st, "a folder that the hosts of all processes see");
     sheaf_found(st, "what the first process wrote into it is not there");
     return sheaf_try_this(st, "name a folder on a file system that all hosts share");

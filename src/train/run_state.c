@@ -212,9 +212,9 @@ sheaf_status *sheaf__run_state_write(sheaf__run *r, sheaf_checkpoints *store, sh
 
 static const sheaf__origin_words of_resume = {
     .code = SHEAF_E_ARG,
-    .what = "--resume: the base model",
+    .what = "`resume`: the base model",
     .began = "with which this run began",
-    .cure = "give the original, or start a new run with another --out",
+    .cure = "give the original, or start a new run with another `out`",
 };
 
 /* now_is NULL: absent now. */
@@ -224,11 +224,11 @@ static sheaf_status *same_data(const json_t *progress, const char *key, const ch
     const char *was = json_string_value(json_object_get(progress, key));
     if (was == NULL ? now_is == NULL : now_is != NULL && strcmp(was, now_is) == 0)
         return NULL;
-    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--resume: %s", what);
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "`resume`: %s", what);
     sheaf_expected(st, "%s%s", was == NULL ? "none" : "the one this run began with, of hash ",
                    was == NULL ? "" : was);
     sheaf_found(st, "%s", now_is == NULL ? "none" : now_is);
-    return sheaf_try_this(st, "give the original, or start a new run with another --out");
+    return sheaf_try_this(st, "give the original, or start a new run with another `out`");
 }
 
 static sheaf_status *differ(const char *was, const char *is)
@@ -237,7 +237,7 @@ static sheaf_status *differ(const char *was, const char *is)
     sheaf__line_change d;
     if (!sheaf__lines_differ(&d, was, is, ':'))
         return NULL;
-    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--resume: the settings");
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "`resume`: the settings");
     if (d.was == NULL)
         sheaf_expected(st, "%s: no %.*s", began, (int)d.key, d.line);
     else

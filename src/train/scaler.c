@@ -18,7 +18,7 @@ static sheaf_status *check_power(const char *flag, double x)
 {
     if (is_power_of_two(x) && x <= largest_scale && x >= 0x1p-126)
         return NULL;
-    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--%s", flag);
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "`%s`", flag);
     sheaf_expected(st, "a power of two, so that scaling is exact: 1024, 65536");
     return sheaf_found(st, "%g", x);
 }
@@ -36,7 +36,7 @@ sheaf_status *sheaf__scaler_options_read(sheaf__scaler_options *out, const char 
         char *end;
         out->scale = strtod(how, &end);
         if (*end != '\0')
-            return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--loss-scale"),
+            return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`loss-scale`"),
                                               "dynamic, or a power of two"),
                                "%s", how);
         out->least = out->scale;
@@ -44,7 +44,7 @@ sheaf_status *sheaf__scaler_options_read(sheaf__scaler_options *out, const char 
     sheaf_status *st = check_power(dynamic ? "loss-scale-init" : "loss-scale", out->scale);
     TRY(st, check_power("loss-scale-min", out->least));
     if (st == NULL && out->least > out->scale)
-        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--loss-scale-min"),
+        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`loss-scale-min`"),
                                         "at most %g, the first scale", out->scale),
                          "%g", out->least);
     return st;

@@ -188,7 +188,7 @@ void sheaf__learning_set(sheaf__trained_set *set, const sheaf__selection *s)
 static sheaf_status *no_match(const char *flag, const char *pattern, const char *const *name,
                               int names, const char *idle)
 {
-    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--%s: '%s'", flag, pattern);
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "`%s`: '%s'", flag, pattern);
     sheaf_expected(st, "a pattern that some tensor that can be trained matches");
     if (idle != NULL)
         return sheaf_found(st, "only such that no training changes, like %s", idle);
@@ -223,13 +223,13 @@ static sheaf_status *grow(char ***list, int *n, const char *text, size_t size, c
 {
     char *pattern = SHEAF_GROW(list, NULL, *n + 1) ? strndup(text, size) : NULL;
     if (pattern == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "--%s", flag);
+        return sheaf_fail(SHEAF_E_MEMORY, "`%s`", flag);
     (*list)[(*n)++] = pattern;
-    return sheaf_in(sheaf__pattern_check(pattern), "--%s", flag);
+    return sheaf_in(sheaf__pattern_check(pattern), "`%s`", flag);
 }
 
 /* A recipe for the 63 layers of the real tower also works for a model with three. */
-static const char no_layer[] = "--%s: this model has no layer of '%s'";
+static const char no_layer[] = "`%s`: this model has no layer of '%s'";
 
 static sheaf_status *add_pattern(sheaf__selection *s, const sheaf_schema *schema, const char *flag,
                                  const char *text, size_t size, const sheaf_events *events)
@@ -297,7 +297,7 @@ static sheaf_status *trained_names(const char ***out, int *count, int *all,
     int n = 0;
     *out = name;
     if (name == NULL)
-        return sheaf__no_memory("--lr-scale");
+        return sheaf__no_memory("`lr-scale`");
     for (int64_t i = 0; i < schema->count; i++)
         if (chosen(s, &schema->tensor[i], false))
             name[n++] = schema->tensor[i].name;
@@ -317,7 +317,7 @@ static sheaf_status *trained_names(const char ***out, int *count, int *all,
 
 static sheaf_status *bad_scale(const char *text, size_t size)
 {
-    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--lr-scale");
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "`lr-scale`");
     sheaf_expected(st, "PATTERN=X,PATTERN=X with numbers of 0 or more");
     return sheaf_found(st, "%.*s", (int)size, text);
 }
@@ -336,7 +336,7 @@ static sheaf_status *add_scale(sheaf__selection *s, const char *text, size_t siz
     if (*end != '\0' || number[0] == ' ' || !isfinite(scale) || scale < 0)
         return bad_scale(text, size);
     if (!SHEAF_GROW(&s->scale, NULL, s->nscaled + 1))
-        return sheaf__no_memory("--lr-scale");
+        return sheaf__no_memory("`lr-scale`");
     s->scale[s->nscaled] = scale;
     return grow(&s->scaled, &s->nscaled, text, (size_t)(equals - text), "lr-scale");
 }
@@ -386,7 +386,7 @@ static sheaf_status *check_scales(const sheaf__selection *s, const sheaf_schema 
         learns = sheaf__learning_scale(s, lora->saved[i]->name) > 0;
     if (learns || !any)
         return NULL;
-    return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--lr-scale"),
+    return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`lr-scale`"),
                                       "a scale above 0 for some tensor that is trained"),
                        has_b || lora == NULL ? "0 for all of them"
                                              : "0 for all of them but A, and B begins as zeros");

@@ -143,7 +143,7 @@ TEST(test_select__a_range_beyond_the_model_is_told)
     assert_int_equal(count_of(&s, schema, ""), 0);
     sheaf__selection_release(&s);
     CHECK_FAILS(choose(&s, schema, SHEAF_METHOD_LORA, "*.{46..54}.nlp*", NULL, &notes), SHEAF_E_ARG,
-                "--train: '*.{46..54}.nlp*'");
+                "`train`: '*.{46..54}.nlp*'");
     assert_null(s.pattern);
     sheaf_schema_free(schema);
 }
@@ -154,7 +154,7 @@ static const struct {
     { "lm_haed.weight", NULL, "did you mean lm_head.weight" },
     { "lm_head.weight,,x", NULL, "nothing between two commas" },
     { "lm_head.weight,", NULL, "nothing between two commas" },
-    { "*{2..1}*", NULL, "--train: pattern" },
+    { "*{2..1}*", NULL, "`train`: pattern" },
     { "*norm*", "*norm*", "PATTERN=X" },
     { "*norm*", "*norm*=", "PATTERN=X" },
     { "*norm*", "=1", "PATTERN=X" },
@@ -162,7 +162,7 @@ static const struct {
     { "*norm*", "*norm*=nan", "PATTERN=X" },
     { "*norm*", "*norm*=1x", "PATTERN=X" },
     { "*norm*", "*norm*=1,", "PATTERN=X" },
-    { "*norm*", "*mlp*=0.1", "--lr-scale: '*mlp*'" },
+    { "*norm*", "*mlp*=0.1", "`lr-scale`: '*mlp*'" },
 };
 
 TEST(test_select__bad_lists_are_named)

@@ -59,11 +59,11 @@ static int ascending(const void *a, const void *b)
 
 static sheaf_status *too_few(const char *what, int64_t n)
 {
-    sheaf_status *st = sheaf_fail(SHEAF_E_DATA, "--eval-split");
+    sheaf_status *st = sheaf_fail(SHEAF_E_DATA, "`eval-split`");
     sheaf_expected(st, "rows with labels on both sides");
     sheaf_found(st, "%s of %" PRId64, what, n);
     return sheaf_try_this(st,
-                          "another share or --seed, more data, or a file of its own: --eval-data");
+                          "another share or `seed`, more data, or a file of its own: `eval-data`");
 }
 
 /* Does any row of these samples have a label? */
@@ -168,12 +168,12 @@ static sheaf_status *check_groups(const sheaf_data *data, const sheaf_train_opti
                 st = sheaf_found(
                     sheaf_expected(sheaf_fail(SHEAF_E_DATA, "%s", o->data),
                                    "groups of completions that each lie in one step "
-                                   "of --micro-batch * --accumulate = %" PRId64 " of them",
+                                   "of `micro-batch` * `accumulate` = %" PRId64 " of them",
                                    each),
                     "completions %" PRId64 " and %" PRId64 " in one group", k + 1, i + 1);
     if (st == NULL && rows % each != 0)
         st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "%s", o->data),
-                                        "whole steps of --micro-batch * --accumulate = %" PRId64
+                                        "whole steps of `micro-batch` * `accumulate` = %" PRId64
                                         " completions",
                                         each),
                          "%" PRId64 " completions", rows);
@@ -190,26 +190,26 @@ sheaf_status *sheaf__objective_check(const sheaf__objective *objective,
         const char *flag, *why;
         bool given;
     } of[] = {
-        { "--pack", "a pair's loss needs both answers whole, each in a row of its own", o->pack },
-        { "--loss-on all", "the answers alone are compared", o->loss_on == SHEAF_LOSS_ALL },
-        { "--loss-on last", "answers of several turns are compared whole",
+        { "`pack`", "a pair's loss needs both answers whole, each in a row of its own", o->pack },
+        { "`loss-on all`", "the answers alone are compared", o->loss_on == SHEAF_LOSS_ALL },
+        { "`loss-on last`", "answers of several turns are compared whole",
           o->loss_on == SHEAF_LOSS_LAST && !objective->judged },
-        { "--on-long cut", "a completion has its reward as a whole",
+        { "`on-long cut`", "a completion has its reward as a whole",
           o->on_long == SHEAF_LONG_CUT && objective->grouped },
-        { "--eval-data", "an evaluation has no rewards",
+        { "`eval-data`", "an evaluation has no rewards",
           is_given(o->eval_data) && objective->grouped },
-        { "--eval-split", "an evaluation has no rewards", o->eval_split > 0 && objective->grouped },
-        { "--group-by-length", "groups of completions stay together",
+        { "`eval-split`", "an evaluation has no rewards", o->eval_split > 0 && objective->grouped },
+        { "`group-by-length`", "groups of completions stay together",
           o->by_length && objective->grouped },
-        { "--add-tokens", "a reward model has no head for them",
+        { "`add-tokens`", "a reward model has no head for them",
           objective->scores && o->add_tokens != NULL && o->add_tokens[0] != '\0' },
-        { "--neftune-alpha", "the reference's sums are those without noise", o->neftune_alpha > 0 },
+        { "`neftune-alpha`", "the reference's sums are those without noise", o->neftune_alpha > 0 },
     };
     for (size_t i = 0; i < sizeof of / sizeof *of && sheaf__objective_prefers(objective); i++)
         if (of[i].given)
             return sheaf_try_this(
                 sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", of[i].flag),
-                                           "none with --objective %s", objective->name),
+                                           "none with `objective %s`", objective->name),
                             "%s", of[i].why),
                 "leave it out");
     return NULL;
@@ -219,7 +219,7 @@ static sheaf_status *check_drift(const sheaf__objective *objective, const sheaf_
 {
     return !objective->mismatched || o->micro_batch > 1
                ? NULL
-               : sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--micro-batch"),
+               : sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`micro-batch`"),
                                             "at least 2 with kto, which puts each prompt before "
                                             "another one's answer"),
                              "1");
@@ -318,8 +318,8 @@ sheaf_status *sheaf__sets_open(sheaf__sets *s, sheaf_train_options *o, const she
     TRY(st, sheaf__objective_check(&s->objective, o));
     TRY(st, check_drift(&s->objective, o));
     if (st == NULL && sheaf__sets_samples(o))
-        return sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "--reward"),
-                              "--rollouts, completions that are given: a plan knows no others");
+        return sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "`reward`"),
+                              "`rollouts`, completions that are given: a plan knows no others");
     TRY(st, read(&s->data, o->data, o, config, events, stop, true, &s->objective));
     if (st != NULL)
         return st;
@@ -330,7 +330,7 @@ sheaf_status *sheaf__sets_open(sheaf__sets *s, sheaf_train_options *o, const she
     if (o->eval_data != NULL && o->eval_data[0] != '\0') {
         st = sheaf_in(
             read(&s->eval_data, o->eval_data, o, config, events, stop, false, &s->objective),
-            "--eval-data");
+            "`eval-data`");
         s->eval.data = s->eval_data;
     } else if (o->eval_split > 0) {
         st = split(s, o);
@@ -359,13 +359,13 @@ sheaf_status *sheaf__sets_sample(sheaf__sets *s, sheaf_train_options *o, const s
         yield_to(&s->objective, o);
     TRY(st, sheaf__objective_check(&s->objective, o));
     if (st == NULL && !s->objective.grouped)
-        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--reward"), "--objective grpo or rloo");
+        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`reward`"), "`objective grpo` or rloo");
     if (st == NULL && s->objective.group.max_new < 1)
-        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--reward"),
-                            "--max-new beside it, the most tokens of a completion");
+        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`reward`"),
+                            "`max-new` beside it, the most tokens of a completion");
     if (st == NULL && (each < 2 || rows % each != 0))
-        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--generations"),
-                                        "2 or more, a divisor of --micro-batch * --accumulate = "
+        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`generations`"),
+                                        "2 or more, a divisor of `micro-batch` * `accumulate` = "
                                         "%" PRId64 " completions of a step",
                                         rows),
                          "%" PRId64, each);

@@ -312,12 +312,12 @@ static sheaf_status *advise(sheaf_status *st, const sheaf__stepper *s, const cha
     if (s->options.scaler != NULL && backward)
         return sheaf_try_this(
             st,
-            "the loss scale is %g and may not fall any more; %s, a smaller --lr, or --dtype bfloat16",
+            "the loss scale is %g and may not fall any more; %s, a smaller `lr`, or `dtype bfloat16`",
             s->options.scaler->scale,
-            s->options.scaler->options.dynamic ? "a smaller --loss-scale-min"
-                                               : "--loss-scale dynamic");
+            s->options.scaler->options.dynamic ? "a smaller `loss-scale-min`"
+                                               : "`loss-scale dynamic`");
     if (s->context->dtype == SHEAF_F16)
-        return sheaf_try_this(st, "float16 ends at 65504: --dtype bfloat16 or float32; or, if it "
+        return sheaf_try_this(st, "float16 ends at 65504: `dtype bfloat16` or float32; or, if it "
                                   "went well so far, " SHEAF__BEGIN_ANEW);
     return sheaf_try_this(st, "nothing of this step was kept; " SHEAF__BEGIN_ANEW);
 }

@@ -13,7 +13,7 @@ static sheaf_status *read_tokens(sheaf__new_tokens *out, const sheaf_train_optio
 {
     return sheaf_in(sheaf__new_tokens_read(out, o->add_tokens,
                                            sheaf__is_given(o->tokenizer) ? o->tokenizer : o->model),
-                    "--add-tokens");
+                    "`add-tokens`");
 }
 
 sheaf_status *sheaf__run_added(sheaf__added_rows *out, const sheaf_train_options *o)

@@ -72,7 +72,7 @@ static void note_sets(const sheaf__run *r)
         if (read >= 2 * wanted)
             sheaf_warn(r->hooks->events,
                        "a step reads more rows than that: each is read %.3g times in all, not "
-                       "%.6g; a smaller --accumulate or --micro-batch makes more steps of them",
+                       "%.6g; a smaller `accumulate` or `micro-batch` makes more steps of them",
                        read / (double)rows, o->epochs);
     }
     if (r->job.eval.row != NULL)
@@ -266,10 +266,10 @@ static sheaf_status *check_reference(const sheaf__run_base *base, const sheaf_tr
         lora->nsaved == 0)
         return NULL;
     return sheaf_try_this(
-        sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "--reference base"),
+        sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "`reference base`"),
                                    "an adapter without modules that are saved whole"),
                     "%d of them", lora->nsaved),
-        "--reference start");
+        "`reference start`");
 }
 
 /* The first process reads the data, so that the others find its tokenised texts. */

@@ -147,7 +147,7 @@ TEST(test_origin__no_other_weights)
         char *held = NULL, name[200];
         if (!change_tensor(&held, at("model/model.safetensors"), e))
             continue;
-        snprintf(name, sizeof name, "--resume: the base model: weights, tensor '%s' |", e->name);
+        snprintf(name, sizeof name, "`resume`: the base model: weights, tensor '%s' |", e->name);
         CHECK_FAILS(go_on(1 + (int)(i % 8)), SHEAF_E_ARG, name);
         change_tensor(&held, at("model/model.safetensors"), e);
         free(held);
@@ -198,7 +198,7 @@ TEST(test_origin__no_other_tokenizer)
     CHECK_OK(go_on(1));
     put(at("model/tokenizer.model"), "two");
     CHECK_FAILS(train(at("data.safetensors"), NULL, 3, 1, true), SHEAF_E_ARG,
-                "--resume: the base model: tokenizer |");
+                "`resume`: the base model: tokenizer |");
 }
 
 TEST(test_origin__no_other_adapter)
@@ -309,7 +309,7 @@ TEST(test_origin__before_the_first_checkpoint)
     make_run();
     CHECK_OK(sheaf__remove_tree(at("out/checkpoints/step-00000001")));
     swap_bytes(at("model/model.safetensors"), 4000, &changed, 4);
-    CHECK_FAILS(go_on(1), SHEAF_E_ARG, "--resume: the base model: weights, tensor");
+    CHECK_FAILS(go_on(1), SHEAF_E_ARG, "`resume`: the base model: weights, tensor");
     swap_bytes(at("model/model.safetensors"), 4000, &changed, 4);
     CHECK_OK(go_on(1));
 }

@@ -192,7 +192,7 @@ TEST(test_requests__that_have_no_meaning_are_refused)
     CHECK_FAILS(convert(out, o), SHEAF_E_ARG, "gguf");
     o.to = "gguf";
     o.quantize = SHEAF_QUANTIZE_NF4;
-    CHECK_FAILS(convert(out, o), SHEAF_E_ARG, "--quantize");
+    CHECK_FAILS(convert(out, o), SHEAF_E_ARG, "`quantize`");
     o.quantize = SHEAF_QUANTIZE_NONE;
     o.to = "gguf-lora";
     CHECK_FAILS(convert(out, o), SHEAF_E_ARG, "adapter");

@@ -112,7 +112,7 @@ static sheaf_status *adapt(sheaf__converter *k, sheaf_source **source)
 {
     if (k->schema == NULL || sheaf__family_for(&k->parsed)->classes == NULL) {
         (*source)->close(*source);
-        return sheaf_try_this(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "--adapter"),
+        return sheaf_try_this(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "`adapter`"),
                                              "a model of CogVLM or CogAgent, for SAT's form"),
                               "sheaf merge %s %s DST", k->o->src, k->o->adapter);
     }
@@ -145,7 +145,7 @@ static sheaf_status *check_moments(const sheaf__converter *k)
     const sheaf_catalog *c = k->catalog;
     if (k->o->optimizer && k->nmoments == 0)
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "%s", k->o->src),
-                                          "moments of an optimizer, as --optimizer asks for"),
+                                          "moments of an optimizer, as `optimizer` asks for"),
                            "none");
     for (int64_t i = 0; k->o->optimizer && i < c->count; i++) {
         if (c->tensor[i].kind != SHEAF_MOMENT || c->tensor[i].entry.dtype != SHEAF_U8)
@@ -153,8 +153,8 @@ static sheaf_status *check_moments(const sheaf__converter *k)
         sheaf_status *st =
             sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: '%s'", k->o->src, c->tensor[i].entry.name);
         sheaf_expected(st, "moments of an optimizer as numbers");
-        sheaf_found(st, "codes of 8 bits, of a run with --optimizer adamw8bit");
-        return sheaf_try_this(st, "convert without --optimizer; the run itself goes on by: sheaf "
+        sheaf_found(st, "codes of 8 bits, of a run with `optimizer adamw8bit`");
+        return sheaf_try_this(st, "convert without `optimizer`; the run itself goes on by: sheaf "
                                   "train --resume");
     }
     return NULL;
@@ -181,20 +181,20 @@ static sheaf_status *open_source(sheaf__converter *k)
         if (factors == 0)
             return sheaf_found(st, "none");
         return sheaf_try_this(sheaf_found(st, "LoRA factors only"),
-                              "sheaf merge BASE %s MERGED, then convert MERGED; --to gguf-lora "
+                              "sheaf merge BASE %s MERGED, then convert MERGED; `to gguf-lora` "
                               "writes the adapter alone for llama.cpp",
                               k->o->src);
     }
     if (factors > 0 && k->o->adapter != NULL)
         return sheaf_try_this(
             sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", k->o->src),
-                                       "a base without LoRA of its own, for --adapter"),
+                                       "a base without LoRA of its own, for `adapter`"),
                         "%" PRId64 " factors", factors),
             "the base that it was trained from; or merge first: sheaf convert %s MERGED --to sat",
             k->o->src);
     if (factors > 0 && !sat)
         sheaf_warn(k->o->events,
-                   "%s: %" PRId64 " LoRA factors are left out (--to peft writes them)", k->o->src,
+                   "%s: %" PRId64 " LoRA factors are left out (`to peft` writes them)", k->o->src,
                    factors);
     if (factors > 0 && sat) {
         sheaf_warn(k->o->events, "%s: its LoRA is merged into the weights, as SAT's own merge does",
@@ -264,39 +264,39 @@ static sheaf_status *find_target(const target **out, const sheaf_weights_convert
         for (int i = 0; i < TARGETS; i++)
             names[i] = targets[i].form->name;
         const char *near = o->to == NULL ? NULL : sheaf__nearest(o->to, names, TARGETS);
-        sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--to"),
+        sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`to`"),
                                           "hf, sat, peft, sheaf, gguf, gguf-lora or gguf-mmproj");
         sheaf_found(st, "%s", o->to == NULL ? "nothing" : o->to);
         return near != NULL ? sheaf_try_this(st, "%s", near) : st;
     }
     if (o->tp > 1 && !writes(*out, SHEAF_WRITES_RANKS))
         return sheaf_try_this(
-            sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--tp %d", o->tp),
-                           "a target that is divided over ranks: --to sat"),
-            "--to sheaf --slices %d, of which any number of ranks can load theirs", o->tp);
+            sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`tp %d`", o->tp),
+                           "a target that is divided over ranks: `to sat`"),
+            "`to sheaf` `slices %d`, of which any number of ranks can load theirs", o->tp);
     if (o->adapter != NULL && !(*out)->form->own_lora)
-        return sheaf_try_this(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--adapter"),
-                                             "--to sat, whose files hold a model and its LoRA"),
+        return sheaf_try_this(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`adapter`"),
+                                             "`to sat`, whose files hold a model and its LoRA"),
                               "sheaf merge %s %s DST", o->src, o->adapter);
     if (o->slices > 0 && !writes(*out, SHEAF_WRITES_SLICES))
-        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--slices"), "--to sheaf");
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`slices`"), "`to sheaf`");
     if (o->quantize > SHEAF_QUANTIZE_INT8 && !writes(*out, SHEAF_WRITES_BLOCKS))
         return sheaf_try_this(
-            sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--dtype q8_0, q6_k, q5_k_m, q4_k_m"),
-                           "--to gguf, whose files have these types"),
-            "--quantize int8 or nf4 for --to hf");
+            sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`dtype q8_0`, q6_k, q5_k_m, q4_k_m"),
+                           "`to gguf`, whose files have these types"),
+            "`quantize int8` or nf4 for `to hf`");
     if (o->quantize != SHEAF_QUANTIZE_NONE && o->quantize <= SHEAF_QUANTIZE_INT8 &&
         !writes(*out, SHEAF_WRITES_QUANTISED))
         return sheaf_try_this(
-            sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--quantize"),
-                           "--to hf, whose files can hold weights in 4 or 8 bits"),
-            "--to hf; sheaf trains on what that writes");
+            sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`quantize`"),
+                           "`to hf`, whose files can hold weights in 4 or 8 bits"),
+            "`to hf`; sheaf trains on what that writes");
     if (o->lora_alpha > 0 && !writes(*out, SHEAF_WRITES_ADAPTER))
-        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--lora-alpha"), "--to peft");
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`lora-alpha`"), "`to peft`");
     if (o->modelfile && !(writes(*out, SHEAF_WRITES_BLOCKS) && writes(*out, SHEAF_WRITES_MODEL)))
-        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--modelfile"), "--to gguf");
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`modelfile`"), "`to gguf`");
     if (o->optimizer && !writes(*out, SHEAF_WRITES_MOMENTS))
-        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--optimizer"), "--to hf or --to sheaf");
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`optimizer`"), "`to hf` or `to sheaf`");
     return NULL;
 }
 
@@ -314,7 +314,7 @@ static sheaf_status *check_also(const sheaf_weights_convert_options *o)
             sheaf_found(sheaf_expected(st, "parts of the checkpoint %s", o->src), "a PEFT adapter");
             return sheaf_try_this(
                 st,
-                "sheaf merge %s %s DST; or --adapter %s with --to sat, whose files hold a model and its LoRA",
+                "sheaf merge %s %s DST; or `adapter %s` with `to sat`, whose files hold a model and its LoRA",
                 o->src, *also, *also);
         }
     return NULL;
@@ -335,7 +335,7 @@ static sheaf_status *check_dtypes(const sheaf__converter *k)
     if (k->o->dtype == SHEAF_BOOL || k->o->dtype == SHEAF_F32 || k->o->dtype == SHEAF_BF16 ||
         k->o->dtype == SHEAF_F16)
         return NULL;
-    return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--dtype"), "float32, bfloat16 or float16");
+    return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`dtype`"), "float32, bfloat16 or float16");
 }
 
 static void converter_release(sheaf__converter *k)

@@ -304,7 +304,7 @@ TEST(test_convert__refuses_what_cannot_be)
     CHECK_FAILS(convert_to(at("r"), at("r-out"), "sat", (sheaf_weights_convert_options){ .tp = 3 }),
                 SHEAF_E_ARG, "");
     CHECK_FAILS(convert_to(at("r"), at("r-out"), "hf", (sheaf_weights_convert_options){ .tp = 2 }),
-                SHEAF_E_ARG, "--tp");
+                SHEAF_E_ARG, "`tp 2`");
     CHECK_FAILS(convert_to(at("r"), at("r-out"), "hf",
                            (sheaf_weights_convert_options){ .optimizer = true }),
                 SHEAF_E_LAYOUT, "moments");
@@ -312,7 +312,7 @@ TEST(test_convert__refuses_what_cannot_be)
                 SHEAF_E_LAYOUT, "");
     CHECK_FAILS(convert_to(at("r"), at("r-out"), "hf",
                            (sheaf_weights_convert_options){ .from = "nothing" }),
-                SHEAF_E_ARG, "--from nothing");
+                SHEAF_E_ARG, "`from nothing`");
     CHECK_FAILS(convert_to(at("r"), at("r"), "hf", (sheaf_weights_convert_options){ 0 }),
                 SHEAF_E_ARG, "which is read");
     CHECK_FAILS(convert_to(at("nowhere"), at("r-out"), "hf", (sheaf_weights_convert_options){ 0 }),

@@ -79,7 +79,7 @@ static sheaf_status *cast_read(sheaf_source *self, const char *name, int64_t row
         st = sheaf_fail(SHEAF_E_NUMBER, "tensor '%s'", name);
         sheaf_expected(st, "numbers that %s can hold", sheaf_dtype_name(to));
         sheaf_found(st, "one that would become infinite");
-        sheaf_try_this(st, "--dtype bfloat16 or float32");
+        sheaf_try_this(st, "`dtype bfloat16` or float32");
     }
     free(raw);
     return st;

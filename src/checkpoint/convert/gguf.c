@@ -37,9 +37,9 @@ sheaf_status *sheaf__gguf_needs_model(const sheaf__converter *k)
 {
     sheaf_status *st = k->schema == NULL ? sheaf__quantization_refusal(k->config) : NULL;
     if (k->schema != NULL || st != NULL)
-        return sheaf_in(st, "%s: --to %s", k->o->src, k->o->to);
+        return sheaf_in(st, "%s: `to %s`", k->o->src, k->o->to);
     return sheaf_found(
-        sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: --to %s", k->o->src, k->o->to),
+        sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: `to %s`", k->o->src, k->o->to),
                        "a model that sheaf knows by its config.json"),
         k->config == NULL ? "no config" : "another one");
 }
@@ -144,7 +144,7 @@ static sheaf_status *list_model(listing *l, const sheaf_safetensors_spec *spec, 
                    "is one%s",
                    l->k->o->src, l->left_out, l->example,
                    sheaf__gguf_projector_of(&l->k->parsed) != NULL
-                       ? "; --to gguf-mmproj writes the tower for pictures"
+                       ? "; `to gguf-mmproj` writes the tower for pictures"
                        : "");
     return st;
 }
@@ -158,7 +158,7 @@ static sheaf_status *make_modelfile(sheaf__gguf_beside *out, const sheaf__conver
         sheaf__path_join(&out->path, sheaf__path_above(above, k->o->dst), "Modelfile");
     if (st == NULL && sheaf__path_kind(out->path) != SHEAF_PATH_NONE)
         st = sheaf_try_this(sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", out->path),
-                                                       "nothing there, with --modelfile"),
+                                                       "nothing there, with `modelfile`"),
                                         "%s", sheaf__path_what(out->path)),
                             "DST in a folder of its own");
     return TRY(st, sheaf__gguf_modelfile(&out->text, slash == NULL ? k->o->dst : slash + 1,
@@ -214,10 +214,10 @@ static sheaf_status *base_config(sheaf_config *out, const sheaf__converter *k,
         return sheaf_config_read(out, k->o->config);
     if (base == NULL || *base == '\0' || sheaf__path_kind(base) == SHEAF_PATH_NONE)
         return sheaf_try_this(
-            sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s: --to gguf-lora", k->o->src),
+            sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s: `to gguf-lora`", k->o->src),
                                        "the base's config, which says how its tensors are named"),
                         "%s", base == NULL || *base == '\0' ? "no base" : base),
-            "--base DIR, the model that the adapter was trained on");
+            "`base DIR`, the model that the adapter was trained on");
     sheaf_status *st = sheaf__open(&c, base, &(sheaf_dialect_hints){ .config_only = true });
     TRY(st, sheaf__open_config(out, c));
     sheaf__catalog_free(c);
@@ -290,7 +290,7 @@ static sheaf_status *list_adapter(sheaf__gguf_view **out, double *alpha, sheaf__
     if (lora->nsaved > 0)
         return sheaf_try_this(
             sheaf_found(
-                sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: --to gguf-lora", k->o->src),
+                sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: `to gguf-lora`", k->o->src),
                                "factors alone: llama.cpp replaces no weights"),
                 "'%s', trained in full", lora->saved[0]->name),
             "merge it: sheaf convert RUN DST --to gguf, of a run; else sheaf merge BASE ADAPTER "
@@ -351,11 +351,11 @@ sheaf_status *sheaf__convert_to_gguf_lora(sheaf__converter *k)
     char *name = NULL;
     double alpha = 0;
     if (!k->dialect->adapter)
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s: --to gguf-lora", k->o->src),
-                                          "a PEFT adapter; --to gguf writes a model"),
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s: `to gguf-lora`", k->o->src),
+                                          "a PEFT adapter; `to gguf` writes a model"),
                            "a checkpoint of %s", k->dialect->name);
     if (k->o->quantize != SHEAF_QUANTIZE_NONE)
-        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--dtype"),
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`dtype`"),
                               "float32, bfloat16 or float16 for factors");
     sheaf_status *st = sheaf_in(open_lora(&lora, k, &schema, &config), "%s", k->o->src);
     TRY(st, name_of(&name, k));

@@ -69,7 +69,7 @@ static sheaf_status *too_large(const char *name, sheaf_dtype dtype)
     sheaf_status *st = sheaf_fail(SHEAF_E_NUMBER, "tensor '%s'", name);
     sheaf_expected(st, "numbers that %s can hold", sheaf_dtype_name(dtype));
     return sheaf_try_this(sheaf_found(st, "one that would become infinite"),
-                          "--dtype bfloat16 or float32");
+                          "`dtype bfloat16` or float32");
 }
 
 /* n numbers of `from` at src as the file has them. */
@@ -194,7 +194,7 @@ sheaf_status *sheaf__gguf_view_add(sheaf__gguf_view *v, const char *name, int nd
                                             "columns in whole blocks, as its type would "
                                             "be %s",
                                             sheaf__gguf_type_at(made.type)->name),
-                             "--dtype q8_0, bfloat16 or float16");
+                             "`dtype q8_0`, bfloat16 or float16");
     TRY(st, sheaf__over_add(&v->over, strdup(name), e));
     if (st == NULL)
         v->made[v->over.count - 1] = made;

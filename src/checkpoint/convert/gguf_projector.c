@@ -72,9 +72,9 @@ static sheaf_status *list_tower(listing *l)
 static sheaf_status *check_options(const sheaf__converter *k)
 {
     if (k->o->quantize != SHEAF_QUANTIZE_NONE || k->o->dtype == SHEAF_BF16)
-        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--dtype"),
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`dtype`"),
                               "float16 or float32 for a tower, as llama.cpp's own script has it");
-    return k->o->modelfile ? sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--modelfile"), "--to gguf")
+    return k->o->modelfile ? sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`modelfile`"), "`to gguf`")
                            : NULL;
 }
 

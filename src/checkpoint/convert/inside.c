@@ -113,10 +113,10 @@ static sheaf_status *find_config(sheaf__converter *k, const sheaf_catalog *c)
         st = sheaf_try_this(
             sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", k->o->src),
                                        "the scale of its LoRA: adapter_config.json beside it, or "
-                                       "--lora-alpha"),
+                                       "`lora-alpha`"),
                         config != NULL ? "both" : "neither"),
-            config != NULL ? "leave --lora-alpha out, or move the config away if it is another's"
-                           : "--lora-alpha, with the lora_alpha of the run that wrote it");
+            config != NULL ? "leave `lora-alpha` out, or move the config away if it is another's"
+                           : "`lora-alpha`, with the lora_alpha of the run that wrote it");
     for (int64_t i = 0; st == NULL && config == NULL && i < c->count; i++) {
         const char *name = c->tensor[i].entry.name;
         if (strstr(name, ".trainable_tokens_delta") != NULL)

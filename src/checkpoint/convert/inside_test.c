@@ -164,7 +164,7 @@ TEST(test_convert__base_and_adapter_come_out_of_a_whole_save)
                      golden("llama/tiny_llama/hf/model.safetensors"), 0);
         how.to = "peft";
         how.dst = at("adapter");
-        CHECK_FAILS(sheaf_convert(&r, &how), SHEAF_E_ARG, "--lora-alpha");
+        CHECK_FAILS(sheaf_convert(&r, &how), SHEAF_E_ARG, "`lora-alpha`");
         how.lora_alpha = 7.5;
         CHECK_OK(sheaf_convert(&r, &how));
         same_tensors(ways[i].name, at("adapter/adapter_model.safetensors"),

@@ -19,11 +19,11 @@ static const char *coded_name(const sheaf_catalog *c)
 
 static sheaf_status *refuse_twice(const sheaf__converter *k, const char *name)
 {
-    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: --quantize", k->o->src);
+    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: `quantize`", k->o->src);
     sheaf_found(sheaf_expected(st, "weights in float32, bfloat16 or float16"),
                 "'%s' quantised already", name);
     return sheaf_try_this(st,
-                          "the model that was quantised; or leave out --quantize, which copies it; "
+                          "the model that was quantised; or leave out `quantize`, which copies it; "
                           "or first: sheaf convert %s PLAIN --to hf --dequantize",
                           k->o->src);
 }
@@ -34,23 +34,23 @@ static sheaf_status *refuse_none(const sheaf__converter *k)
     const sheaf__tensor_names names = sheaf__catalog_names(k->catalog);
     sheaf_status *st = sheaf__quantization_refusal(k->catalog->config);
     if (st != NULL)
-        return sheaf_in(st, "%s: --dequantize", k->o->src);
+        return sheaf_in(st, "%s: `dequantize`", k->o->src);
     const char *how = sheaf__quantization_by_names(names.name, k->catalog, names.count);
-    st = sheaf_fail(how != NULL ? SHEAF_E_UNSUPPORTED : SHEAF_E_ARG, "--dequantize");
+    st = sheaf_fail(how != NULL ? SHEAF_E_UNSUPPORTED : SHEAF_E_ARG, "`dequantize`");
     sheaf_expected(st, "weights in 4 or 8 bits, which sheaf reads");
     if (how == NULL)
         return sheaf_try_this(sheaf_found(st, "none in %s", k->o->src),
-                              "leave --dequantize out where the weights are plain");
+                              "leave `dequantize` out where the weights are plain");
     sheaf_found(st, "quantized weights (%s) in %s, which it does not", how, k->o->src);
     return sheaf_try_this(st, "the model that was quantized, in 16 or 32 bits");
 }
 
 static sheaf_status *refuse_target(const sheaf__converter *k, const char *name)
 {
-    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--to %s", k->o->to);
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "`to %s`", k->o->to);
     sheaf_found(sheaf_expected(st, "plain weights: that form holds none in 4 or 8 bits"),
                 "'%s' of %s", name, k->o->src);
-    return sheaf_try_this(st, "--dequantize beside it");
+    return sheaf_try_this(st, "`dequantize` beside it");
 }
 
 /* What lies in a file of its own (quantize_config.json) would not be copied: into the config. */

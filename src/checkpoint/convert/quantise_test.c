@@ -235,22 +235,22 @@ TEST(test_quantise__refuses_what_it_cannot)
     CHECK_FAILS(
         quantise(at("plain"), at("no"),
                  (sheaf_weights_convert_options){ .quantize = SHEAF_QUANTIZE_NF4, .to = "sheaf" }),
-        SHEAF_E_ARG, "--quantize | --to hf");
+        SHEAF_E_ARG, "`quantize` | `to hf`");
     assert_int_equal(sheaf__path_kind(at("no")), SHEAF_PATH_NONE);
     CHECK_OK(quantise(at("plain"), at("once"),
                       (sheaf_weights_convert_options){ .quantize = SHEAF_QUANTIZE_NF4 }));
     CHECK_FAILS(quantise(at("once"), at("no"),
                          (sheaf_weights_convert_options){ .quantize = SHEAF_QUANTIZE_INT8 }),
                 SHEAF_E_UNSUPPORTED,
-                "--quantize | weights in float32, bfloat16 or float16 | 'model.layers.0");
+                "`quantize` | weights in float32, bfloat16 or float16 | 'model.layers.0");
     assert_int_equal(sheaf__path_kind(at("no")), SHEAF_PATH_NONE);
     CHECK_FAILS(
         quantise(at("once"), at("no"), (sheaf_weights_convert_options){ .to = "sheaf" }),
         SHEAF_E_ARG,
-        "--to sheaf | plain weights: that form holds none in 4 or 8 bits | 'model.layers.0");
+        "`to sheaf` | plain weights: that form holds none in 4 or 8 bits | 'model.layers.0");
     CHECK_FAILS(
         quantise(at("plain"), at("no"), (sheaf_weights_convert_options){ .dequantize = true }),
-        SHEAF_E_ARG, "--dequantize | weights in 4 or 8 bits, which sheaf reads | none in");
+        SHEAF_E_ARG, "`dequantize` | weights in 4 or 8 bits, which sheaf reads | none in");
     CHECK_OK(quantise(at("once"), at("slices"),
                       (sheaf_weights_convert_options){ .to = "sheaf", .dequantize = true }));
     char *config = NULL;
@@ -262,11 +262,11 @@ TEST(test_quantise__refuses_what_it_cannot)
     CHECK_FAILS(
         quantise(at("once"), at("no"), (sheaf_weights_convert_options){ .dequantize = true }),
         SHEAF_E_UNSUPPORTED,
-        "--dequantize: 'quantization_config.quant_method' | bitsandbytes, gptq, awq, auto-round");
+        "`dequantize`: 'quantization_config.quant_method' | bitsandbytes, gptq, awq, auto-round");
     CHECK_FAILS(quantise(at("once"), at("no"),
                          (sheaf_weights_convert_options){ .quantize = SHEAF_QUANTIZE_NF4 }),
                 SHEAF_E_UNSUPPORTED,
-                "--quantize: 'quantization_config.quant_method' | bitsandbytes, gptq, awq");
+                "`quantize`: 'quantization_config.quant_method' | bitsandbytes, gptq, awq");
     assert_int_equal(sheaf__path_kind(at("no")), SHEAF_PATH_NONE);
 }
 

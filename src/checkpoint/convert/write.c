@@ -182,7 +182,7 @@ static sheaf_status *begin_folder(sheaf_folder **out, sheaf__converter *k,
         const sheaf_folder_options options = { .stem = "model",
                                                .shard_bytes = o->shard_bytes > 0 ? o->shard_bytes
                                                                                  : 50000000000 };
-        sheaf_warn(o->events, "%s: no config: the output has none either (--config names one)",
+        sheaf_warn(o->events, "%s: no config: the output has none either (`config` names one)",
                    o->src);
         return sheaf__folder_begin(out, o->dst, specs, count, &options);
     }
@@ -251,7 +251,7 @@ sheaf_status *sheaf__convert_to_sat(sheaf__converter *k)
     if (st == NULL && sheaf_hf_has_tokenizer(k->root))
         sheaf_note(
             k->o->events,
-            "the tokenizer stays in %s: SAT has none beside a model (--tokenizer %s; of SAT's "
+            "the tokenizer stays in %s: SAT has none beside a model (`tokenizer %s`; of SAT's "
             "programs, --local_tokenizer)",
             k->root, k->root);
     return st;
@@ -363,14 +363,14 @@ sheaf_status *sheaf__convert_to_peft(sheaf__converter *k)
     const bool inside =
         sheaf__catalog_finding(k->catalog, "unmerged") != NULL && !k->dialect->own_lora;
     if (k->o->lora_alpha > 0 && !inside)
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--lora-alpha"),
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`lora-alpha`"),
                                           "a checkpoint with PEFT's LoRA beside the weights"),
                            "a scale that SRC says itself, or no such LoRA");
     if (k->dialect->own_lora)
         return write_sat_adapter(k);
     if (!k->dialect->adapter && !inside)
         return sheaf_try_this(
-            sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "--to peft"),
+            sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "`to peft`"),
                                        "a PEFT adapter, or a checkpoint with LoRA"),
                         "a checkpoint of %s", k->dialect->name),
             "an adapter that sheaf trained lies in OUT/adapter");

@@ -372,7 +372,7 @@ static void report_order(const merger *m)
     if (high > 0)
         sheaf_note(
             m->events,
-            "ranks above 192 are summed as PEFT does on %s; PEFT's bits depend on its processor (--peft-cpu)",
+            "ranks above 192 are summed as PEFT does on %s; PEFT's bits depend on its processor (`peft-cpu`)",
             sheaf__peft_cpu_name(r->cpu));
     if (unknown > 0)
         sheaf_warn(m->events,
@@ -413,7 +413,7 @@ static void warn_of_codes(const merger *m)
     if (r->requantised > 0 && r->changed > 0 && r->requantise_mean > change / 2)
         sheaf_warn(m->events,
                    "quantising again moved the changed weights by %.3g on average, the adapter by "
-                   "%.3g: base + adapter is not what was written; without --requantize it is",
+                   "%.3g: base + adapter is not what was written; without `requantize` it is",
                    r->requantise_mean, change);
 }
 
@@ -430,9 +430,9 @@ static void warn_of_loss(const merger *m)
         sheaf_warn(
             m->events,
             "%.0f %% of the adapted weights keep their bits: the change is smaller than what their "
-            "type can represent, so base + adapter is not what was merged; --dtype float32 keeps it "
+            "type can represent, so base + adapter is not what was merged; `dtype float32` keeps it "
             "(float16 keeps eight times smaller changes than bfloat16), or answer with the "
-            "adapter unmerged (--adapter)",
+            "adapter unmerged (`adapter`)",
             100 * (double)r->elements_kept / (double)r->elements_adapted);
     }
 }

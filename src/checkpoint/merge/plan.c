@@ -90,7 +90,7 @@ static sheaf_status *read_config(sheaf__merge_plan *p, const sheaf_weights_merge
     if (st == NULL && p->config == NULL)
         sheaf_warn(
             o->events,
-            "%s: no config.json: what kind of model it is and whether its tables are tied is not known, and %s gets none either (--config FILE gives one)",
+            "%s: no config.json: what kind of model it is and whether its tables are tied is not known, and %s gets none either (`config FILE` gives one)",
             o->base, o->dst);
     TRY(st, sheaf_in(sheaf__merge_find_ties(p, object), "%s", o->base != NULL ? o->base : "base"));
     json_decref(object);
@@ -373,9 +373,9 @@ static sheaf_status *match_all(sheaf__merge_plan *p, const sheaf_weights_merge_o
 static sheaf_status *not_plain(const sheaf_weights_merge_options *o)
 {
     sheaf_status *st =
-        sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--plain-base"), "a base of plain weights");
+        sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`plain-base`"), "a base of plain weights");
     sheaf_found(st, "%s, whose weights are in 4 or 8 bits", o->base);
-    return sheaf_try_this(st, "the model that was quantised; or leave --plain-base out");
+    return sheaf_try_this(st, "the model that was quantised; or leave `plain-base` out");
 }
 
 sheaf_status *sheaf__merge_plan_open(sheaf__merge_plan *p, const sheaf_weights_merge_options *o)

@@ -16,11 +16,11 @@
 
 static sheaf_status *refuse(const sheaf__merge_tensor *t, const char *found)
 {
-    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "'%s' of the base: --requantize", t->name);
+    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "'%s' of the base: `requantize`", t->name);
     sheaf_expected(st, "weights of bitsandbytes, NF4, FP4 or int8");
     sheaf_found(st, "%s", found);
     return sheaf_try_this(st,
-                          "without --requantize the merged model has plain weights, which sheaf "
+                          "without `requantize` the merged model has plain weights, which sheaf "
                           "convert --quantize takes");
 }
 
@@ -29,12 +29,12 @@ sheaf_status *sheaf__merge_requantise_open(sheaf__merge_plan *p,
 {
     sheaf_status *st = NULL;
     if (o->quantize != SHEAF_QUANTIZE_NONE)
-        return sheaf_try_this(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--requantize"),
+        return sheaf_try_this(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`requantize`"),
                                              "a base that is stored in 4 or 8 bits"),
                               "sheaf convert %s BASE --to hf --quantize ..., and merge onto that",
                               o->base);
     if (p->nquantised == 0)
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--requantize"),
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`requantize`"),
                                           "a base with weights in 4 or 8 bits"),
                            "%s, whose weights are plain", o->base);
     for (int64_t i = 0; i < p->count && st == NULL; i++) {

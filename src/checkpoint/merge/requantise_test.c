@@ -340,11 +340,11 @@ TEST(test_merge__what_cannot_be_quantised_again)
     const sheaf_weights_merge_options how = { .requantize = true };
     const char *adapter = make_adapter("made", 2);
     CHECK_FAILS(merge(&report, tiny("base_bf16"), adapter, at("no"), how), SHEAF_E_ARG,
-                "--requantize | a base with weights in 4 or 8 bits");
+                "`requantize` | a base with weights in 4 or 8 bits");
     const char *gptq = recording("quant/tiny_llama_gptq_sym");
     if (recordings_are_full())
         CHECK_FAILS(merge(&report, gptq, adapter, at("no"), how), SHEAF_E_UNSUPPORTED,
-                    "--requantize | weights of bitsandbytes");
+                    "`requantize` | weights of bitsandbytes");
     assert_int_equal(sheaf__path_kind(at("no")), SHEAF_PATH_NONE);
 }
 

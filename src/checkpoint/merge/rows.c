@@ -376,7 +376,7 @@ static sheaf_status *check_finite(const sheaf__merge_scratch *s, const sheaf__me
             sheaf_expected(st, "a finite %s after the merge", sheaf_dtype_torch_name(t->out_dtype));
             sheaf_found(st, "%g; it was %g", (double)s->d[i], (double)s->w[i]);
             return sheaf_try_this(st, t->out_dtype == SHEAF_F16
-                                          ? "--dtype bfloat16 or --dtype float32"
+                                          ? "`dtype bfloat16` or `dtype float32`"
                                           : "is the adapter damaged?");
         }
     return NULL;

@@ -680,7 +680,7 @@ TEST(test_load__another_run_is_refused)
     assert_int_equal(c->manifest->slices, 4);
     tiny_init(&t, -1, 0, 1, 0);
     t.state.slices = 8;
-    CHECK_FAILS(sheaf_checkpoint_load(c, &t.state), SHEAF_E_ARG, "--slices");
+    CHECK_FAILS(sheaf_checkpoint_load(c, &t.state), SHEAF_E_ARG, "`slices`");
     tiny_init(&t, -1, 0, 1, 0);
     t.state.count--;
     CHECK_FAILS(sheaf_checkpoint_load(c, &t.state), SHEAF_E_LAYOUT, "'exp_avg/norm'");

@@ -95,7 +95,7 @@ void sheaf_checkpoint_close(sheaf_checkpoint *c)
 static sheaf_status *check_run(const sheaf_checkpoint *c, const sheaf_state *state)
 {
     if (c->manifest->slices != state->slices) {
-        sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--slices"),
+        sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`slices`"),
                                           "%d, with which this run began", c->manifest->slices);
         return sheaf_found(st, "%d", state->slices);
     }
@@ -168,7 +168,7 @@ static sheaf_status *check_part(sheaf_hash is, const char *path, const sheaf_man
     sheaf_expected(st, "hash %s", sheaf__hash_text(a, want));
     sheaf_found(st, "%s", sheaf__hash_text(b, is));
     return sheaf_try_this(
-        st, "move this checkpoint away; --resume then goes on from the one before it");
+        st, "move this checkpoint away; `resume` then goes on from the one before it");
 }
 
 /* Bytes of a part from `at` on. */

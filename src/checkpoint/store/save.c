@@ -375,7 +375,7 @@ static sheaf_status *meet_existing(bool *equal, const saver *s, const char *text
         return st;
     st = sheaf_fail(SHEAF_E_ARG, "%s: another checkpoint of this step is there", s->path);
     sheaf_expected(st, "none, or an equal one");
-    return sheaf_try_this(st, "use another --out, or --resume to go on from it");
+    return sheaf_try_this(st, "use another `out`, or `resume` to go on from it");
 }
 
 static sheaf_status *commit(saver *s)

@@ -69,7 +69,7 @@ static sheaf_status *is_locked(const char *path)
     sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", path),
                                       "no other run that writes to this folder");
     sheaf_found(st, "another process holds this lock");
-    return sheaf_try_this(st, "wait for it, stop it, or give another --out");
+    return sheaf_try_this(st, "wait for it, stop it, or give another `out`");
 }
 
 /* A test whether a run is active (step.c) holds the lock for a moment. */

@@ -187,7 +187,7 @@ static void print_json(const session *t, const char *query, const sheaf_answer *
 /* Reports an error of one line; the chat continues. */
 static void refuse(session *t, sheaf_status *st)
 {
-    sheaf_status_print(st, t->cli->err);
+    sheaf_status_print(sheaf__status_spell(st, NULL), t->cli->err);
     sheaf_status_free(st);
     t->refused = true;
 }

@@ -14,11 +14,6 @@ static void types_text(sheaf_text *text, const sheaf_verification_facts *f)
                             sheaf_dtype_name((sheaf_dtype)d), f->dtypes[d]);
 }
 
-void cli_fact_line(FILE *to, const char *key, const char *value)
-{
-    sheaf__print(to, "  %-14s %s\n", key, value);
-}
-
 static void print_sizes(FILE *to, const sheaf_verification_facts *f)
 {
     if (f->tp <= 0 && f->pp <= 0 && f->dp <= 0)
@@ -113,12 +108,12 @@ static void print_one(FILE *to, const sheaf_finding *f)
     if (*f->tensor != '\0')
         sheaf__print(to, ": '%s'", f->tensor);
     sheaf__print(to, "\n");
-    if (*f->expected != '\0')
-        sheaf__print(to, "  expected: %s\n", f->expected);
-    if (*f->found != '\0')
-        sheaf__print(to, "  found:    %s\n", f->found);
-    if (*f->cure != '\0')
-        sheaf__print(to, "  try:      %s\n", f->cure);
+    const char *const line[][2] = { { "  expected: ", f->expected },
+                                    { "  found:    ", f->found },
+                                    { "  try:      ", f->cure } };
+    for (int i = 0; i < 3; i++)
+        if (line[i][1][0] != '\0')
+            cli_print_fields(to, line[i][0], line[i][1]);
 }
 
 enum { WHOLE = 2, NAMES = 3 }; /* of findings with one cause: printed in full, or by name alone */
@@ -179,6 +174,11 @@ void cli_findings_print(FILE *to, const sheaf_finding *all, int64_t count, int64
 
 void cli_findings_json(sheaf_json_writer *j, const sheaf_verification *v)
 {
-    for (int64_t i = 0; i < sheaf_verification_count(v); i++)
-        sheaf__json_put_finding(j, sheaf_verification_finding(v, i));
+    for (int64_t i = 0; i < sheaf_verification_count(v); i++) {
+        sheaf_finding f = *sheaf_verification_finding(v, i);
+        char *cure = sheaf__spell_fields(f.cure, NULL);
+        f.cure = cure != NULL ? cure : f.cure;
+        sheaf__json_put_finding(j, &f);
+        free(cure);
+    }
 }

@@ -5,8 +5,6 @@
 #include "cli/lib/cli.h"
 #include "sheaf/checkpoint.h"
 
-/* cli_fact_line - "  KEY  VALUE". */
-void cli_fact_line(FILE *to, const char *key, const char *value);
 /* cli_facts_print - the facts, a line each; cli_facts_json - the same as keys of an open object. */
 void cli_facts_print(FILE *to, const sheaf_verification_facts *facts);
 void cli_facts_json(sheaf_json_writer *j, const sheaf_verification_facts *facts);

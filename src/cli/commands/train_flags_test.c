@@ -19,7 +19,8 @@ static sheaf_status *parse(sheaf_train_options *o, const char *line)
     sheaf__train_settings(table, o, false);
     cli cli = { .out = stdout, .err = stderr, .command = &command };
     sheaf_status *st = cli_parse(&cli, table, NULL, argc, argv);
-    return st != NULL ? st : sheaf__train_settings_check(&cli.settings, table, o);
+    TRY(st, sheaf__train_settings_check(&cli.settings, table, o));
+    return sheaf__status_spell(st, NULL);
 }
 
 TEST(test_train__every_promised_flag)
@@ -259,17 +260,17 @@ TEST(test_train__its_lora_options)
     assert_string_equal(l.targets.regex, ".*(q|v)_proj");
     sheaf_lora_options_release(&l);
     o.lora_rank_pattern = "q_proj";
-    CHECK_FAILS(sheaf_train_options_lora(&l, &o), SHEAF_E_ARG, "--lora-rank-pattern");
+    CHECK_FAILS(sheaf_train_options_lora(&l, &o), SHEAF_E_ARG, "`lora-rank-pattern`");
     o.lora_rank_pattern = "q_proj=1.5";
-    CHECK_FAILS(sheaf_train_options_lora(&l, &o), SHEAF_E_ARG, "--lora-rank-pattern");
+    CHECK_FAILS(sheaf_train_options_lora(&l, &o), SHEAF_E_ARG, "`lora-rank-pattern`");
     o.lora_rank_pattern = NULL;
     o.lora_layers = "1,x";
-    CHECK_FAILS(sheaf_train_options_lora(&l, &o), SHEAF_E_ARG, "--lora-layers");
+    CHECK_FAILS(sheaf_train_options_lora(&l, &o), SHEAF_E_ARG, "`lora-layers`");
 }
 
 /* Of what a run keeps only int8 is part of its result: the rest is not stored as such, and may
  * change. */
-#define REFUSED "--keep-activations cannot change when a run is resumed | "
+#define REFUSED "`keep-activations` cannot change when a run is resumed | "
 TEST(test_train__what_is_recomputed_may_change_on_resume)
 {
     static const struct {

@@ -77,6 +77,11 @@ sheaf_status *cli_parse(cli *cli, const cli_option *options, cli_paths *paths, i
  * it, a pipe or a file exactly. */
 void cli_say(const cli *cli, const char *text);
 
+/* cli_print_fields - `label` and a text of the library, with its fields as flags (base/spell.h), as
+ * a line; cli_fact_line - "  KEY  VALUE", so. */
+void cli_print_fields(FILE *to, const char *label, const char *text);
+void cli_fact_line(FILE *to, const char *key, const char *value);
+
 extern const cli_choice cli_dtypes[]; /* float32, bfloat16, float16 as sheaf_dtype */
 
 /* cli_json_end - ends the object and writes it as a line; false where memory or the stream

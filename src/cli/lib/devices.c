@@ -14,11 +14,6 @@ sheaf_status *cli_gpus(json_t **out)
     return st != NULL || *out != NULL ? st : sheaf__no_memory("GPUs");
 }
 
-static void print_line(FILE *to, const char *key, const char *value)
-{
-    sheaf__print(to, "  %-14s %s\n", key, value);
-}
-
 static const char *text_of(const json_t *object, const char *key)
 {
     const char *text = json_string_value(json_object_get(object, key));
@@ -42,16 +37,16 @@ static void print_gpu(FILE *to, json_t *gpu)
              text_of(gpu, "name"), gib_of(gpu, "memory"), text_of(gpu, "capability"),
              text_of(gpu, "sums"), (int)json_integer_value(json_object_get(gpu, "multiprocessors")),
              text_of(gpu, "address"));
-    print_line(to, key, line);
+    cli_fact_line(to, key, line);
     if (*problem == '\0')
         snprintf(line, sizeof line, "%.1f GiB are available; it computes as processors do",
                  gib_of(gpu, "available"));
-    print_line(to, "", *problem == '\0' ? line : problem);
+    cli_fact_line(to, "", *problem == '\0' ? line : problem);
     for (void *at = json_object_iter(all); at != NULL; at = json_object_iter_next(all, at))
         sheaf__text_add(&links, "%scuda:%s %s", links.size > 0 ? ", " : "reads ",
                         json_object_iter_key(at), json_string_value(json_object_iter_value(at)));
     if (links.size > 0)
-        print_line(to, "", links.at);
+        cli_fact_line(to, "", links.at);
     sheaf__text_release(&links);
 }
 
@@ -64,7 +59,7 @@ static void print_kernels(FILE *to, const json_t *kernels)
     else
         snprintf(line, sizeof line, "%s%s%s", kinds, *kinds == '\0' ? "" : ", in ",
                  text_of(kernels, "module"));
-    print_line(to, "GPU kernels", line);
+    cli_fact_line(to, "GPU kernels", line);
 }
 
 void cli_print_gpus(FILE *to, const json_t *gpus)
@@ -72,10 +67,10 @@ void cli_print_gpus(FILE *to, const json_t *gpus)
     json_t *list = json_object_get(gpus, "gpus");
     print_kernels(to, json_object_get(gpus, "kernels"));
     if (json_array_size(list) == 0) {
-        print_line(to, "GPUs", text_of(gpus, "missing"));
+        cli_fact_line(to, "GPUs", text_of(gpus, "missing"));
         return;
     }
-    print_line(to, "GPUs", text_of(gpus, "driver"));
+    cli_fact_line(to, "GPUs", text_of(gpus, "driver"));
     for (size_t i = 0; i < json_array_size(list); i++)
         print_gpu(to, json_array_get(list, i));
 }
@@ -88,7 +83,7 @@ sheaf_status *cli_list_devices(cli *cli)
     if (text != NULL)
         sheaf__print(cli->out, "%s\n", text);
     if (st == NULL && !cli->json) {
-        print_line(cli->out, "cpu", "this machine's processors");
+        cli_fact_line(cli->out, "cpu", "this machine's processors");
         cli_print_gpus(cli->out, gpus);
     }
     free(text);

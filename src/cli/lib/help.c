@@ -90,7 +90,9 @@ static void default_text(char *buf, size_t size, const cli_option *o)
 
 void cli_help_text(char text[CLI_HELP_TEXT], const cli_option *o)
 {
-    snprintf(text, CLI_HELP_TEXT, "%s", o->help);
+    char *help = sheaf__spell_fields(o->help, NULL);
+    snprintf(text, CLI_HELP_TEXT, "%s", help != NULL ? help : o->help);
+    free(help);
     const size_t used = strlen(text);
     default_text(text + used, CLI_HELP_TEXT - used, o);
 }

@@ -40,7 +40,7 @@ static int parse(settings *s, cli_paths *paths, sheaf_status **st, cli *cli, int
     for (int i = 0; i < argc; i++)
         argv[i] = (char *)args[i];
     argv[argc] = NULL;
-    *st = cli_parse(cli, options, paths, argc, argv);
+    *st = sheaf__status_spell(cli_parse(cli, options, paths, argc, argv), NULL);
     return 0;
 }
 

@@ -14,6 +14,20 @@ void cli_say(const cli *cli, const char *text)
         fputs(text, cli->out);
 }
 
+void cli_print_fields(FILE *to, const char *label, const char *text)
+{
+    char *spelled = sheaf__spell_fields(text, NULL);
+    sheaf__print(to, "%s%s\n", label, spelled != NULL ? spelled : text);
+    free(spelled);
+}
+
+void cli_fact_line(FILE *to, const char *key, const char *value)
+{
+    char label[64];
+    snprintf(label, sizeof label, "  %-14s ", key);
+    cli_print_fields(to, label, value);
+}
+
 const cli_choice cli_dtypes[] = {
     { "float32", SHEAF_F32 },
     { "bfloat16", SHEAF_BF16 },

@@ -99,7 +99,7 @@ static const struct {
     { "lora-targets: 'a\n", "| a closing single quote" },
     { "lora-targets: 'a' b\n", "nothing after a closing single quote" },
     { "recipe: other\n", ":1: 'recipe'" },
-    { "recipe: other\n", "give --recipe on the command line" },
+    { "recipe: other\n", "give `recipe` on the command line" },
     { "json: true\n", ":1: 'json'" },
     { "resume: true\n", ":1: 'resume'" },
 };
@@ -167,7 +167,7 @@ TEST(test_settings__only_fixed_ones_hold_no_path_or_rank)
     assert_string_equal(text, "shuffle: true\nlr: 0.1\n");
     free(text);
     s.targets = "a\nb";
-    CHECK_FAILS(sheaf__settings_text(&text, options, true), SHEAF_E_ARG, "--lora-targets");
+    CHECK_FAILS(sheaf__settings_text(&text, options, true), SHEAF_E_ARG, "`lora-targets`");
 }
 
 /* Flags of the second start, and what is wrong with them (NULL = nothing). */

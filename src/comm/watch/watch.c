@@ -110,8 +110,8 @@ static void explain(sheaf_text *out, const sheaf__watch *w, int victim, bool die
     show_ranks(out, w, victim);
     sheaf__text_add(out, "  try:      %s (docs/my-run-died.md)\n",
                     w->o.cure != NULL ? w->o.cure
-                                      : "the newest checkpoint is whole: go on with --resume, or "
-                                        "begin with --restarts N");
+                                      : "the newest checkpoint is whole: go on with `resume`, or "
+                                        "begin with `restarts N`");
 }
 
 /* ---- the end ---- */

@@ -169,7 +169,7 @@ static sheaf_status *find_names(reading *r)
     if (n != r->count)
         return sheaf__defect(r->c, "conflict", r->dir, "",
                              "a moment for each parameter of the config",
-                             "give the path of this model's config.json with --config",
+                             "give the path of this model's config.json with `config`",
                              "%" PRId64 " parameters for %" PRId64, r->count, n);
     r->at = calloc((size_t)n, sizeof *r->at);
     return r->at == NULL ? sheaf__no_memory(r->dir) : NULL;
@@ -370,7 +370,7 @@ static sheaf_status *name_moments(reading *r)
     }
     return sheaf__defect(
         r->c, "conflict", r->dir, "", "groups of the parameters that the config describes",
-        "give the path of this model's config.json with --config", "shapes that fit in no order");
+        "give the path of this model's config.json with `config`", "shapes that fit in no order");
 }
 
 /* The moments in `dir`, named by the order of the model's parameters; sets the step. */

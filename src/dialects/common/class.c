@@ -75,7 +75,7 @@ static sheaf_status *report(sheaf_catalog *c, const sheaf_config *config, const 
     sheaf__identity_title(&title, is);
     sheaf__text_add(&expected, "tensors of %s, as it says", said);
     sheaf__text_add(&cure,
-                    "the config of %s: give its path with --config, or put it beside the weights",
+                    "the config of %s: give its path with `config`, or put it beside the weights",
                     title.failed ? "" : title.at);
     if (more->n > 0)
         sheaf__text_add(&rest, "; %" PRId64 " would be lost: %s%s", more->n, more->text.at,

@@ -184,7 +184,7 @@ static sheaf_status *make_config(char **out, const sheaf__megatron *m, const set
 static sheaf_status *check_against(sheaf__megatron *m, sheaf_catalog *c, const sheaf_config *config,
                                    const settings *s, const char *path, const char *config_path)
 {
-    static const char cure[] = "give the config.json of this model with --config";
+    static const char cure[] = "give the config.json of this model with `config`";
     const sheaf_pickle *untied = sheaf__pickle_get(s->args, "untie_embeddings_and_output_weights");
     const double given = config->rope.type == SHEAF_ROPE_DEFAULT ? 1 : config->rope.factor;
     const sheaf_rope_type type = s->llama3               ? SHEAF_ROPE_LLAMA3
@@ -279,7 +279,7 @@ static sheaf_status *ask_args(sheaf__megatron *m, sheaf_catalog *c, const sheaf_
                            "end of a document; not used",
                            said, tokenizer);
     return sheaf__warning(c, "conflict", path, "", "the vocabulary in args.vocab_size",
-                          "give the config.json of the model with --config",
+                          "give the config.json of the model with `config`",
                           "%" PRId64 ", which no program pads to %" PRId64 " rows; not used", said,
                           m->padded);
 }
@@ -289,7 +289,7 @@ static sheaf_status *ask_args(sheaf__megatron *m, sheaf_catalog *c, const sheaf_
 static sheaf_status *ask_tokenizer(sheaf__megatron *m, sheaf_catalog *c, const sheaf_pickle *args,
                                    const char *path)
 {
-    static const char cure[] = "give the config.json of the model with --config";
+    static const char cure[] = "give the config.json of the model with `config`";
     char beside[SHEAF_PATH_SIZE], file[SHEAF_PATH_SIZE];
     const char *const dirs[] = { c->root, sheaf__path_above(beside, path) };
     int64_t rows = -1;
@@ -373,8 +373,8 @@ sheaf_status *sheaf__megatron_of_config(sheaf__megatron *m, sheaf_catalog *c, co
                    ? NULL
                    : sheaf__defect(
                          c, "missing", path, "",
-                         "the sizes of the model: `args` in common.pt, or the model's config.json",
-                         "give the config.json of the model with --config",
+                         "the sizes of the model: 'args' in common.pt, or the model's config.json",
+                         "give the config.json of the model with `config`",
                          "neither: Megatron-Bridge and NeMo keep them elsewhere");
     sheaf_status *st = sheaf_config_parse(&config, c->config, strlen(c->config));
     TRY(st, sheaf__partition_new(&m->rows, &config));
@@ -400,12 +400,12 @@ static sheaf_status *report_padding(sheaf_catalog *c, const sheaf__megatron *m, 
         return sheaf__warning(
             c, "padded", path, "model.embed_tokens.weight",
             "the size of the vocabulary, in a config.json, a tokenizer or args.vocab_size",
-            "give the config.json of the model with --config",
+            "give the config.json of the model with `config`",
             "none of them; all %" PRId64 " rows are kept; the last ones may be padding", m->padded);
     if (!can_pad(m, m->vocab) && m->padded > m->vocab)
         return sheaf__defect(c, "shape", path, "model.embed_tokens.weight",
                              "rows of the vocabulary, and no more than padding adds",
-                             "give the config.json of this model with --config",
+                             "give the config.json of this model with `config`",
                              "%" PRId64 " rows, to which no program pads a vocabulary of %" PRId64,
                              m->padded, m->vocab);
     if (m->padded > m->vocab && rows_by_args(m, m->vocab) > 0 &&
@@ -413,7 +413,7 @@ static sheaf_status *report_padding(sheaf_catalog *c, const sheaf__megatron *m, 
         return sheaf__warning(
             c, "padded", path, "model.embed_tokens.weight",
             "as many rows as args.make_vocab_size_divisible_by pads the vocabulary to",
-            "see that the vocabulary is this model's; give its config.json with --config",
+            "see that the vocabulary is this model's; give its config.json with `config`",
             "rows %" PRId64 "..%" PRId64 " are left out as padding; the args would add those to "
             "%" PRId64 " alone",
             m->vocab, m->padded - 1, rows_by_args(m, m->vocab) - 1);

@@ -46,8 +46,8 @@ sheaf_status *sheaf__catalog_check_layers(sheaf_catalog *catalog);
 static inline const char *sheaf__config_cure(const sheaf_catalog *c)
 {
     return c->dialect->config == NULL
-               ? "give the path of this model's config.json with --config, or put it beside the weights"
-               : "give the path of this model's model_config.json with --config, or put it beside the "
+               ? "give the path of this model's config.json with `config`, or put it beside the weights"
+               : "give the path of this model's model_config.json with `config`, or put it beside the "
                  "weights";
 }
 /* sheaf__family_of - by the names of the tensors: "llama", "qwen2", "cogvlm", "cogagent"; NULL. */

@@ -409,7 +409,7 @@ static sheaf_status *join_tensor(joining *j, const char *name)
     sheaf_status *st = NULL;
     if (uneven > 0 && !sheaf__is_vocabulary(name)) /* tables without padding are uneven too */
         st = sheaf__warning(j->c, "shape", part_of(j, uneven)->held->root, name,
-                            "parts of one size", "give the config.json of this model with --config",
+                            "parts of one size", "give the config.json of this model with `config`",
                             "%" PRId64 " %s in the part of rank 0, %" PRId64 " in that of rank %d",
                             first->entry.shape[axis], axis == 0 ? "rows" : "columns",
                             sheaf__catalog_find(part_of(j, uneven)->held, name)->entry.shape[axis],
@@ -463,7 +463,7 @@ static sheaf_status *join_all(joining *j)
         j->c->padded_vocab = table->entry.shape[0];
         st = sheaf__warning(
             j->c, "padded", j->c->root, table->entry.name, "the true size of the vocabulary",
-            "give the path of the model's config.json with --config",
+            "give the path of the model's config.json with `config`",
             "no config: all %" PRId64 " rows are kept, the last of which may be padding; nothing "
             "shows whether ranks follow rank %d",
             table->entry.shape[0], j->ways - 1);

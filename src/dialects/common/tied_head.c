@@ -138,7 +138,7 @@ sheaf_status *sheaf__catalog_tied_head(sheaf_catalog *c)
     if (st != NULL && sheaf_status_code(st) == SHEAF_E_LAYOUT) {
         sheaf_status *noted = sheaf__defect(
             c, "conflict", path, sheaf__head_name, sheaf_status_expected(st),
-            "if the stored head is meant, set tie_word_embeddings to false in config.json (--config "
+            "if the stored head is meant, set tie_word_embeddings to false in config.json (`config` "
             "names another one); if the table is, remove the stored head",
             "%s", sheaf_status_found(st));
         sheaf_status_free(st);

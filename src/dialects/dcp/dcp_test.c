@@ -650,7 +650,7 @@ TEST(test_made__torch_dist_without_args_asks_for_a_config)
     made_write(f, path);
     sheaf_catalog *c = read_made(&sheaf__dialect_dcp, d->dir, NULL);
     CHECK_FINDING(c, SHEAF_DEFECT, "missing", "the sizes of the model");
-    assert_non_null(strstr(sheaf__catalog_finding(c, "missing")->cure, "--config"));
+    assert_non_null(strstr(sheaf__catalog_finding(c, "missing")->cure, "`config`"));
     check_no_source(c);
     put_config(d, "llama", 37, 2, 24); /* beside it, as one that --config names */
     c = read_checked(d);

@@ -309,7 +309,7 @@ static sheaf_status *report_flat(ds_reading *r, const char *zero)
                : sheaf__defect(
                      r->c, "shape", zero, "",
                      "the shapes of the parameters: param_shapes in a *_model_states.pt, or the model's config.json",
-                     "give the config.json of the model with --config, or copy the *_model_states.pt files too",
+                     "give the config.json of the model with `config`, or copy the *_model_states.pt files too",
                      "neither; ZeRO 3 left them flat");
 }
 

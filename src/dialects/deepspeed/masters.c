@@ -199,7 +199,7 @@ static sheaf_status *settle(plain *x, group *g, int64_t number)
     if (!seek(g->tensor, g->at, &g->found, x, g, false))
         return x->masters == NULL ? NULL
                                   : sheaf__defect(x->r->c, "conflict", x->f->path, "",
-                                                  "masters that round to the weights in `module`",
+                                                  "masters that round to the weights in 'module'",
                                                   "copy this file again, from a save that finished",
                                                   "number %" PRId64 " of group %" PRId64
                                                   " is that of none of them",
@@ -299,7 +299,7 @@ static sheaf_status *take_all(plain *x, const group *g, int64_t n)
                : sheaf__warning(
                      c, "inferred", x->f->path, "", "masters that round to one weight each", "",
                      "%" PRId64
-                     " that fit several, frozen ones or those of another group; these have the rounded values of `module`, and no moments",
+                     " that fit several, frozen ones or those of another group; these have the rounded values of 'module', and no moments",
                      unsure);
 }
 
@@ -348,5 +348,5 @@ sheaf_status *sheaf__ds_report_masters(ds_reading *r)
 {
     return sheaf__note(
         r->c, "inferred", r->tag, "", "", "",
-        "weights are the float32 masters of the optimizer; `module` holds them rounded to the training dtype");
+        "weights are the float32 masters of the optimizer; 'module' holds them rounded to the training dtype");
 }

@@ -65,13 +65,13 @@ static sheaf_status *add_module_tensor(ds_reading *r, sheaf_catalog *part, const
             sheaf__dialect_unread(&noted, r->c, f->path, name, sheaf__pickle_value(module, i));
         return st != NULL || noted ? st
                                    : sheaf__note(r->c, "unsupported", f->path, name, "a tensor", "",
-                                                 "something else in `module`");
+                                                 "something else in 'module'");
     }
     if (l != NULL) {
         if (sharded || sheaf__same_shape(l->entry.ndim, l->entry.shape, t->ndim, t->shape))
             return NULL;
         return sheaf__defect(r->c, "conflict", f->path, name, "the shape in param_shapes", "",
-                             "another shape in `module`");
+                             "another shape in 'module'");
     }
     if (sheaf__pickle_path(root, "shared_params", name, NULL) != NULL)
         return NULL; /* added below */
@@ -86,7 +86,7 @@ static sheaf_status *add_module_tensor(ds_reading *r, sheaf_catalog *part, const
     }
     if (sharded && sheaf__elements(t->ndim, t->shape) == 0)
         return sheaf__defect(r->c, "missing", f->path, name, "a shape in param_shapes", "",
-                             "only an empty stand-in in `module`");
+                             "only an empty stand-in in 'module'");
     return sheaf__catalog_put(part, kind_of(sheaf__pickle_get(root, "buffer_names"), name), name,
                               f->torch, t, f->mp);
 }
@@ -211,7 +211,7 @@ static sheaf_status *read_rank(ds_reading *r, int mp, bool any)
                        *frozen = sheaf__pickle_get(root, "frozen_param_shapes");
     if (sheaf__pickle_get(root, "module") == NULL)
         return sheaf__defect(r->c, "foreign", f->path, "",
-                             "a model file of DeepSpeed, with `module`", "", "none");
+                             "a model file of DeepSpeed, with 'module'", "", "none");
     sheaf_status *st = sheaf__catalog_new(&r->part[mp], r->c->dialect, f->path);
     TRY(st, any ? sheaf__ds_zero(r, r->part[mp], f, mp) : NULL);
     for (int64_t i = 0; st == NULL && i < sheaf__pickle_count(frozen); i++)
@@ -248,7 +248,7 @@ sheaf_status *sheaf__ds_parts(ds_reading *r)
         st = sheaf__warning(
             r->c, "missing", r->tag, "",
             "the *_optim_states.pt files of ZeRO, with the float32 masters", "",
-            "none; the weights of `module`, rounded to the training dtype, are used");
+            "none; the weights of 'module', rounded to the training dtype, are used");
     for (int mp = 0; st == NULL && mp < r->tp; mp++)
         st = read_rank(r, mp, any);
     return st;

@@ -11,7 +11,7 @@ enum { QUANTISATION_VERSION = 2 };
 
 static sheaf_status *refuse(const char *what, const char *expected, const char *found)
 {
-    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "--to gguf: %s", what);
+    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "`to gguf`: %s", what);
     return sheaf_found(
         sheaf_expected(st, "%s, as llama.cpp has it for this architecture", expected), "%s", found);
 }
@@ -89,10 +89,10 @@ sheaf_status *sheaf__gguf_can(const sheaf_config *c, const sheaf_events *events)
     const sheaf__gguf_form *form = sheaf__gguf_form_of(c);
     if (form == NULL)
         return sheaf_try_this(
-            sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "--to gguf"),
+            sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "`to gguf`"),
                                        "a text model that llama.cpp has, or MiniCPM-V"),
                         "a model of %s", sheaf__family_for(c)->title),
-            "--to hf, for programs that read Hugging Face's folders");
+            "`to hf`, for programs that read Hugging Face's folders");
     sheaf_status *st = check_layers(c, form);
     TRY(st, check_scores(c, form));
     TRY(st, check_rope(c, form, events));

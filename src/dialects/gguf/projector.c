@@ -20,7 +20,7 @@ static sheaf__picture_form pictures_of(const sheaf_config *c)
 
 static sheaf_status *refuse(const char *what, int64_t expected, int64_t found)
 {
-    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "--to gguf-mmproj: %s", what);
+    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "`to gguf-mmproj`: %s", what);
     sheaf_expected(st, "%" PRId64 ", as llama.cpp has it in its code", expected);
     return sheaf_found(st, "%" PRId64, found);
 }
@@ -30,7 +30,7 @@ sheaf_status *sheaf__gguf_can_project(const sheaf_config *c, const sheaf_events 
     const sheaf__gguf_projector *p = sheaf__gguf_projector_of(c);
     if (p == NULL)
         return sheaf_found(
-            sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "--to gguf-mmproj"),
+            sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "`to gguf-mmproj`"),
                            "MiniCPM-V 2.5, 2.6, 4.0 or 4.5, or MiniCPM-o 2.6, whose towers sheaf "
                            "writes for llama.cpp"),
             "a model of %s", sheaf__config_title(c));
@@ -45,7 +45,7 @@ sheaf_status *sheaf__gguf_can_project(const sheaf_config *c, const sheaf_events 
                       HEAD, c->hidden / c->resampler.heads);
     if ((float)c->resampler.norm_eps != (float)c->vit.norm_eps)
         return sheaf_found(
-            sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "--to gguf-mmproj: resampler_ln_eps"),
+            sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "`to gguf-mmproj`: resampler_ln_eps"),
                            "%g, that of the tower, as llama.cpp has one for both", c->vit.norm_eps),
             "%g", c->resampler.norm_eps);
     const int64_t slices = pictures_of(c).slices;

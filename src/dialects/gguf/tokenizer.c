@@ -38,7 +38,7 @@ static sheaf_status *check(const sheaf__listing *l, const sheaf_config *c)
                            "%" PRId64, l->count);
     if (!l->byte_level || pattern_of(l->splitting) >= 0)
         return NULL;
-    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "--to gguf: tokenizer");
+    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "`to gguf`: tokenizer");
     sheaf_expected(st,
                    "texts divided as GPT-2's, Llama 3's, Qwen2's, SmolLM's or Tekken's tokenizer "
                    "does, which llama.cpp knows by name");

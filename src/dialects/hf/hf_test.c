@@ -483,7 +483,7 @@ TEST(test_folder__explains_what_is_there_instead)
         { "pytorch_model.bin", SHEAF_E_FORMAT, "pytorch_model.bin: damaged" },
         { "pytorch_model-00001-of-00002.bin", SHEAF_E_LAYOUT, "no shards 2..2" },
         { "adapter_model.safetensors", SHEAF_E_UNSUPPORTED,
-          "no model here | a model: its config.json and weights, or a checkpoint of another program | a PEFT adapter | give it as --adapter" },
+          "no model here | a model: its config.json and weights, or a checkpoint of another program | a PEFT adapter | give it as `adapter`" },
         { "model-00001-of-00002.safetensors", SHEAF_E_LAYOUT, "no shards 2..2" },
         { "model.fp16.safetensors", SHEAF_E_FORMAT, "model.fp16.safetensors: damaged" },
         { "latest", SHEAF_E_UNSUPPORTED, "no dialect that sheaf knows" },
@@ -506,7 +506,7 @@ TEST(test_folder__explains_what_is_there_instead)
     CHECK_FAILS(open_stored(&source, at("void")), SHEAF_E_UNSUPPORTED, "an empty folder");
     CHECK_FAILS(open_stored(&source, at("none")), SHEAF_E_IO, "nothing there");
     CHECK_FAILS(sheaf__open_source(&source, at("void"), &(sheaf_dialect_hints){ .from = "zip" }),
-                SHEAF_E_ARG, "--from zip");
+                SHEAF_E_ARG, "`from zip`");
     const change whole = { 0 };
     make_model(&whole, 0);
     put(at("model/model.safetensors.index.json"), "{}");

@@ -152,7 +152,7 @@ static sheaf_status *check_folder(const char *tokenizer)
     sheaf_expected(st, "a folder with a tokenizer.json, which tokens can be added to");
     return sheaf_try_this(st, "AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER) of "
                               "transformers writes one, of a GGUF file sheaf convert FILE FOLDER "
-                              "--to hf; then --tokenizer FOLDER");
+                              "--to hf; then `tokenizer FOLDER`");
 }
 
 sheaf_status *sheaf__new_tokens_read(sheaf__new_tokens *out, const char *file,

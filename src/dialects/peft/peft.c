@@ -108,7 +108,7 @@ static sheaf_status *explain(const char *dir)
     if (sheaf__has_file(dir, "model.safetensors") ||
         sheaf__has_file(dir, "model.safetensors.index.json"))
         sheaf_try_this(sheaf_found(st, "a whole model"),
-                       "give it as the model, with --model or in front of the adapter; an adapter "
+                       "give it as the model, with `model` or in front of the adapter; an adapter "
                        "is a folder with adapter_config.json");
     if (sheaf__has_file(dir, "latest") || sheaf__has_file(dir, "mp_rank_00_model_states.pt"))
         sheaf_try_this(

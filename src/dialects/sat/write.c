@@ -393,7 +393,7 @@ static sheaf_status *check_config(sheaf_sat_writer *w, const char *dst, const ch
         return sheaf_try_this(
             sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", dst), "the model's config"),
                         "none"),
-            "give the path of its model_config.json with --config");
+            "give the path of its model_config.json with `config`");
     sheaf_status *st = sheaf_config_parse(&config, text, strlen(text));
     if (st == NULL && sheaf__family_for(&config)->classes == NULL)
         st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", dst),

@@ -308,7 +308,7 @@ TEST(test_write__refuses_what_is_not_the_model)
     CHECK_FAILS(write_as(&vlm, &wide.source), SHEAF_E_LAYOUT, "by the config");
     CHECK_FAILS(
         sheaf_sat_write(at("never"), &vlm.source, &(sheaf_sat_write_options){ .config = NULL }),
-        SHEAF_E_ARG, "--config");
+        SHEAF_E_ARG, "`config`");
     CHECK_FAILS(
         sheaf_sat_write(
             at("never"), &vlm.source,

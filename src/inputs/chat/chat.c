@@ -276,7 +276,7 @@ static sheaf_status *raised(sheaf_status *st, const sheaf__chat_template *t,
     return sheaf_status_code(st) == SHEAF_E_MEMORY
                ? st
                : sheaf_try_this(st, "leave this conversation out; or, if the model was trained on "
-                                    "another template, --template NAME");
+                                    "another template, `template NAME`");
 }
 
 /* ---- the date ---- */
@@ -297,7 +297,7 @@ sheaf_status *sheaf__chat_template_undated(const char *name)
 {
     sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "chat template %s", name);
     sheaf_expected(st, "the date that it writes: a result must not depend on the day");
-    return sheaf_try_this(sheaf_found(st, "none"), "--date 2024-07-26, or another day");
+    return sheaf_try_this(sheaf_found(st, "none"), "`date 2024-07-26`, or another day");
 }
 
 /* ---- the answers to be learnt ----
@@ -367,9 +367,9 @@ static sheaf_status *changes(const search *s, int64_t i, const char *how)
     sheaf_expected(st, "an answer that follows the prompt for it in the text (chat template %s)",
                    s->t->name);
     sheaf_found(st, "%s", how);
-    return sheaf_try_this(st, "learn the last answer alone (--loss-on last), a record for each "
+    return sheaf_try_this(st, "learn the last answer alone (`loss-on last`), a record for each "
                               "answer, or a template that writes all turns alike, as "
-                              "--template qwen3-thoughts");
+                              "`template qwen3-thoughts`");
 }
 
 static bool continues(const search *s, size_t at, const char *with, size_t size)
@@ -674,7 +674,7 @@ sheaf_status *sheaf__chat_render(sheaf__rendered *out, const sheaf__chat_templat
                                        "some: the tokenizer stores the template tool_use and none "
                                        "called default"),
                         "none"),
-            "--template NAME");
+            "`template NAME`");
     sheaf_status *st =
         n > 0 ? NULL : sheaf_expected(sheaf_fail(SHEAF_E_DATA, "messages"), "at least one message");
     for (int64_t i = 0; i < n && st == NULL; i++)

@@ -370,7 +370,7 @@ TEST(test_chat__a_date_is_given_or_the_templates_own)
         CHECK_OK(sheaf__chat_template_find(&t, cases[i].name));
         sheaf_status *st = sheaf__chat_template_set_date(t, cases[i].date);
         if (cases[i].want == NULL) {
-            check_status(st, SHEAF_E_ARG, "--date", "");
+            check_status(st, SHEAF_E_ARG, "`date", "");
         } else {
             CHECK_OK(st);
             assert_string_equal(sheaf__chat_template_date(t), cases[i].want);
@@ -381,7 +381,7 @@ TEST(test_chat__a_date_is_given_or_the_templates_own)
     sheaf__rendered r = { 0 };
     json_t *alone = json_pack("[{s:s, s:s}]", "role", "user", "content", "Q");
     CHECK_OK(sheaf__chat_template_find(&t, "llama3.2"));
-    check_status(render(&r, t, alone, true), SHEAF_E_ARG, "llama3.2", "--date");
+    check_status(render(&r, t, alone, true), SHEAF_E_ARG, "llama3.2", "`date 2024");
     CHECK_OK(sheaf__chat_template_set_today(t));
     CHECK_OK(render(&r, t, alone, true));
     assert_non_null(strstr(r.text, sheaf__chat_template_date(t)));
@@ -552,7 +552,7 @@ TEST(test_stored__a_date_that_is_always_the_same_cannot_be_given)
     char *text = program_of("llama3.1"), *fixed = NULL;
     assert_true(asprintf(&fixed, "{%%- set date_string = '26 Jul 2024' %%}%s", text) > 0);
     sheaf__chat_template *t = stored(fixed);
-    check_status(sheaf__chat_template_set_date(t, "2024-07-27"), SHEAF_E_ARG, "--date 2024-07-27",
+    check_status(sheaf__chat_template_set_date(t, "2024-07-27"), SHEAF_E_ARG, "`date 2024-07-27`",
                  "writes none");
     sheaf__chat_template_free(t);
     free(fixed);
@@ -751,7 +751,7 @@ TEST(test_stored__answers_that_change_are_refused)
         sheaf__rendered r = { 0 };
         talk[1].unlearnt = false;
         check_status(sheaf__chat_render(&r, t, talk, 4, &options), SHEAF_E_DATA,
-                     i == 0 ? "message 2" : "message 4", "--loss-on last");
+                     i == 0 ? "message 2" : "message 4", "`loss-on last`");
         talk[1].unlearnt = true;
         if (i == 0)
             CHECK_OK(sheaf__chat_render(&r, t, talk, 4, &options));

@@ -174,8 +174,8 @@ static sheaf_status *new_template(sheaf__chat_template **out, const char *name, 
         TRY(st, learn(t));
     if (st != NULL && file != NULL && sheaf_status_code(st) != SHEAF_E_MEMORY)
         st = sheaf_try_this(st,
-                            "another template, if the model was trained on that: --template "
-                            "NAME: %s",
+                            "another template, if the model was trained on that: `template "
+                            "NAME`: %s",
                             sheaf__chat_template_names());
     if (st == NULL)
         *out = t;
@@ -368,7 +368,7 @@ static sheaf_status *keep_date(sheaf__chat_template *t, const char *text)
 {
     char *copy = strdup(text);
     if (copy == NULL)
-        return sheaf__no_memory("--date");
+        return sheaf__no_memory("`date`");
     free(t->date);
     t->date = copy;
     t->day = (sheaf__date){ 0 };
@@ -405,7 +405,7 @@ sheaf_status *sheaf__chat_template_set_date(sheaf__chat_template *t, const char 
             return st;
     }
     if (!t->clock && !t->takes_date) {
-        sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--date %.60s", date);
+        sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "`date %.60s`", date);
         sheaf_expected(st, "a chat template that writes a date, as llama3.1, llama3.2 or smollm3");
         return sheaf_found(st, "%s, which writes none", t->name);
     }
@@ -414,13 +414,13 @@ sheaf_status *sheaf__chat_template_set_date(sheaf__chat_template *t, const char 
     const bool today = strcasecmp(date, "today") == 0 || strcasecmp(date, "now") == 0;
     if (t->takes_date && !today && !sheaf__date_looks(date))
         return keep_date(t, date);
-    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--date");
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "`date`");
     sheaf_expected(st, "a day as YYYY-MM-DD%s",
                    t->takes_date ? ", or the text that the template takes as its date_string" : "");
     return sheaf_try_this(sheaf_found(st, "'%.60s'", date),
                           today
-                              ? "--date $(date +%%F), the day itself: later runs must not change it"
-                              : "--date 2024-07-26");
+                              ? "`date $(date +%%F)`, the day itself: later runs must not change it"
+                              : "`date 2024-07-26`");
 }
 
 sheaf_status *sheaf__chat_template_set_today(sheaf__chat_template *t)

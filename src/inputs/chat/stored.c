@@ -193,7 +193,7 @@ static sheaf_status *check_size(const sheaf__tokenizer *t, const char *path, int
     sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "%s", path),
                                       "at most %" PRId64 " tokens, the model's vocabulary", vocab);
     return sheaf_try_this(sheaf_found(st, "%" PRId64, sheaf__tokenizer_size(t)),
-                          "the tokenizer of this model: --tokenizer PATH");
+                          "the tokenizer of this model: `tokenizer PATH`");
 }
 
 static sheaf_status *closed_unless(sheaf_status *st, sheaf__tokenizer **out)
@@ -279,10 +279,10 @@ sheaf_status *sheaf__chat_template_choose(sheaf__chat_template **out, const char
         return sheaf__chat_template_stored_pair(out, stored->program, tool_use(stored),
                                                 stored->file);
     sheaf_status *st =
-        sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--template"), "%s", sheaf__chat_template_names());
+        sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`template`"), "%s", sheaf__chat_template_names());
     sheaf_found(st, "none, and the tokenizer stores %s",
                 stored->others > 0 ? "several, none of them called default" : "none");
-    return sheaf_try_this(st, "--template NAME");
+    return sheaf_try_this(st, "`template NAME`");
 }
 
 static const char *suitable(const sheaf__tokenizer *t)
@@ -302,7 +302,7 @@ static const char *suitable(const sheaf__tokenizer *t)
 
 sheaf_status *sheaf__chat_template_advise(sheaf_status *st, const sheaf__tokenizer *t)
 {
-    return sheaf_try_this(st, "--template %s, which suits this tokenizer, or another of %s",
+    return sheaf_try_this(st, "`template %s`, which suits this tokenizer, or another of %s",
                           suitable(t), sheaf__chat_template_names());
 }
 

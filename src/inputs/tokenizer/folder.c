@@ -289,7 +289,7 @@ static sheaf_status *check_known(const opening *o)
                                       "a class that takes the steps of its file, or whose own are "
                                       "known (LlamaTokenizer, ...)");
     return sheaf_try_this(sheaf_found(st, "'%s'", declared),
-                          "--tokenizer FOLDER/tokenizer.json, which is read as it stands");
+                          "`tokenizer FOLDER/tokenizer.json`, which is read as it stands");
 }
 
 /* A class derived only from the model_type is dropped if the file does not fit it. */
@@ -310,7 +310,7 @@ static sheaf_status *check_class(opening *o)
     sheaf_status *st =
         sheaf_fail(SHEAF_E_UNSUPPORTED, "tokenizer_class '%s'", o->settings.declared);
     sheaf_expected(st, "a model of type BPE, which this class is made for");
-    return sheaf_try_this(sheaf_found(st, "%s", type), "--tokenizer FOLDER/tokenizer.json");
+    return sheaf_try_this(sheaf_found(st, "%s", type), "`tokenizer FOLDER/tokenizer.json`");
 }
 
 /* Are the file's added tokens the collected ones? */
@@ -454,7 +454,7 @@ static sheaf_status *open_gguf(sheaf__tokenizer **out, const char *gguf)
     if (st == NULL && o.text == NULL)
         st = sheaf_try_this(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "%s", gguf),
                                            "keys of a tokenizer, tokenizer.ggml.tokens"),
-                            "the model's own tokenizer: --tokenizer FOLDER");
+                            "the model's own tokenizer: `tokenizer FOLDER`");
     TRY(st, sheaf__tokenizer_config_read(&o.settings, gguf));
     TRY(st, sheaf_in(open_text(out, &o, name, false), "%s", gguf));
     release(&o);

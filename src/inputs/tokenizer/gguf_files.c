@@ -190,7 +190,7 @@ static sheaf_status *make_json(making *m)
         sheaf_expected(st, "llama-bpe, dbrx, glm4, qwen2, gpt-2, smollm, tekken or another name "
                            "of the same patterns");
         sheaf_found(st, "'%.60s'", pre == NULL ? "no such key" : pre);
-        sheaf_try_this(st, "the model's own tokenizer: --tokenizer FOLDER");
+        sheaf_try_this(st, "the model's own tokenizer: `tokenizer FOLDER`");
     } else {
         put_added(m);
         sheaf__text_add(&m->text, ",");
@@ -374,7 +374,7 @@ static sheaf_status *find_kind(bool *by_scores, const making *m)
         st = sheaf_fail(SHEAF_E_UNSUPPORTED, "key 'tokenizer.ggml.model'");
         sheaf_found(sheaf_expected(st, "gpt2 or llama"), "'%.60s'",
                     kind == NULL ? "no such key" : kind);
-        sheaf_try_this(st, "the model's own tokenizer: --tokenizer FOLDER");
+        sheaf_try_this(st, "the model's own tokenizer: `tokenizer FOLDER`");
     }
     free(kind);
     return st;

@@ -12,16 +12,16 @@ static const char *advice(sheaf__gpu_error e)
                "or sequence length, recomputed activations, or more GPUs";
     case SHEAF__GPU_ECC:
         return "the GPU's memory is damaged: take the GPU out of use, and go on from the last "
-               "checkpoint with --resume on another one";
+               "checkpoint with `resume` on another one";
     case SHEAF__GPU_IN_USE:
-        return "another GPU (--device cuda:N), or let this one be shared (nvidia-smi -c DEFAULT): "
+        return "another GPU (`device cuda:N`), or let this one be shared (nvidia-smi -c DEFAULT): "
                "another process has it alone";
     case SHEAF__GPU_OLD_DRIVER:
     case SHEAF__GPU_NO_IMAGE:
     case SHEAF__GPU_BAD_IMAGE:
     case SHEAF__GPU_NEW_PTX: return "update the driver, or build sheaf on this machine";
     default:
-        return "go on from the last checkpoint with --resume; dmesg has the driver's own report "
+        return "go on from the last checkpoint with `resume`; dmesg has the driver's own report "
                "(Xid), and with CUDA_LAUNCH_BLOCKING=1 the kernel that is named is the one that "
                "failed";
     }

@@ -34,7 +34,7 @@ static sheaf_status *look(sheaf__gpu *gpu)
                        "compute capability 8.0 or later (Ampere), with memory that can be mapped "
                        "into reserved addresses");
         sheaf_found(st, "%d.%d%s", gpu->major, gpu->minor, can_map ? "" : ", without such memory");
-        return sheaf_try_this(st, "another GPU (--device cuda:N), or --device cpu");
+        return sheaf_try_this(st, "another GPU (`device cuda:N`), or `device cpu`");
     }
     return NULL;
 }

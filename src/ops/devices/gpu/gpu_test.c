@@ -333,9 +333,9 @@ static void test_cuda__an_order_is_computed_by_its_own_tensor_cores(void **state
         const char *gpu;
         sheaf_sums own, other;
         const char *advice;
-    } row[] = { { "8.0", SHEAF_SUMS_MMA8, SHEAF_SUMS_MMA16, "--sums mma8" },
-                { "8.9", SHEAF_SUMS_MMA8, SHEAF_SUMS_MMA16, "--device cpu" },
-                { "9.0", SHEAF_SUMS_MMA16, SHEAF_SUMS_MMA8, "--sums mma16" } };
+    } row[] = { { "8.0", SHEAF_SUMS_MMA8, SHEAF_SUMS_MMA16, "`sums mma8`" },
+                { "8.9", SHEAF_SUMS_MMA8, SHEAF_SUMS_MMA16, "`device cpu`" },
+                { "9.0", SHEAF_SUMS_MMA16, SHEAF_SUMS_MMA8, "`sums mma16`" } };
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
         pretend(row[i].gpu);
         sheaf_sums native;
@@ -420,7 +420,7 @@ static void test_cubins__a_gpu_without_code_learns_which_to_build(void **state)
         { 8, 0, "capability 8.0 | sm_86, sm_120 | build sheaf for this GPU (GPU_KINDS=sm_80 ." },
         { 9, 0, "(GPU_KINDS=sm_90a ./run build)" },
         { 10, 3, "capability 10.3 | sm_86, sm_120 | build sheaf for this GPU (GPU_KINDS=sm_100 ." },
-        { 11, 0, "another GPU (--device cuda:N), or --device cpu: sheaf has no kernels" },
+        { 11, 0, "another GPU (`device cuda:N`), or `device cpu`: sheaf has no kernels" },
     };
     for (size_t i = 0; i < ARRAY_LEN(row); i++)
         CHECK_FAILS(sheaf__cubins_refuse(

@@ -86,7 +86,7 @@ static sheaf_status *refused(const sheaf__gpu *gpu)
 static sheaf_status *advise(sheaf_status *st)
 {
     return sheaf_try_this(st,
-                          "another GPU (--device cuda:N) or --device cpu: this one would not give "
+                          "another GPU (`device cuda:N`) or `device cpu`: this one would not give "
                           "the bytes that are promised; a GPU that is damaged does so, too "
                           "(nvidia-smi -q shows ECC errors)");
 }
@@ -209,7 +209,7 @@ static sheaf_status *ask(sheaf__gpu *gpu, const char *kernel, int blocks, int th
                                                 .bytes = floats ? sizeof(sheaf__probe_floats)
                                                                 : sizeof(sheaf__probe_groups) }));
     TRY(st, sheaf__gpu_await(gpu, gpu->stream,
-                             "another GPU (--device cuda:N), or --device cpu; dmesg has the "
+                             "another GPU (`device cuda:N`), or `device cpu`; dmesg has the "
                              "driver's own report (Xid), and a restart may cure it"));
     return TRY(st, sheaf__gpu_fetch(gpu, out, gpu->base + behind, out_bytes));
 }

@@ -44,7 +44,7 @@ static sheaf_status *no_library(const char *why)
     sheaf_found(st, "%s", why == NULL ? "no such library" : why);
     return sheaf_try_this(st,
                           "install NVIDIA's driver (Debian: nvidia-driver; in a container: start "
-                          "it with the GPUs, docker run --gpus all), or run on --device cpu");
+                          "it with the GPUs, docker run --gpus all), or run on `device cpu`");
 }
 
 static void print_version(char text[32], int version)
@@ -62,7 +62,7 @@ static sheaf_status *too_old(int version, const char *missing)
     sheaf_expected(st, "one for %s or later", least);
     sheaf_found(st, missing == NULL ? "one for %s" : "one for %s, without %s", is, missing);
     return sheaf_try_this(st, "update the driver (nvidia-smi shows its version), or run on "
-                              "--device cpu");
+                              "`device cpu`");
 }
 
 sheaf_status *sheaf__driver_fill(sheaf__driver *out, void *library,
@@ -121,7 +121,7 @@ static sheaf_status *no_gpu(const char *found)
     sheaf_found(st, "%s", found);
     return sheaf_try_this(st, "see what nvidia-smi shows, and whether CUDA_VISIBLE_DEVICES, the "
                               "container or the job of Slurm (--gres=gpu:1) leaves any out; or run "
-                              "on --device cpu");
+                              "on `device cpu`");
 }
 
 sheaf_status *sheaf__driver_start(const sheaf__driver *driver)
@@ -135,7 +135,7 @@ sheaf_status *sheaf__driver_start(const sheaf__driver *driver)
         return sheaf_try_this(
             sheaf__driver_failed(driver, e, "starting NVIDIA's driver"),
             "start nvidia-fabricmanager, of the driver's version: without it GPUs "
-            "on NVSwitch cannot be used; or run on --device cpu");
+            "on NVSwitch cannot be used; or run on `device cpu`");
     if (e != 0)
         return sheaf_try_this(sheaf__driver_failed(driver, e, "starting NVIDIA's driver"),
                               "see whether nvidia-smi works: after an update of the driver its "

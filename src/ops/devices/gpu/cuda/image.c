@@ -11,7 +11,7 @@
 
 static const char build_it[] =
     "build sheaf where NVIDIA's compiler nvcc is (Debian: nvidia-cuda-toolkit), which ./run build "
-    "finds on PATH, in /usr/local/cuda, or as NVCC; or run on --device cpu";
+    "finds on PATH, in /usr/local/cuda, or as NVCC; or run on `device cpu`";
 
 static sheaf_status *no_module(void)
 {
@@ -90,11 +90,11 @@ sheaf_status *sheaf__cubins_refuse(const sheaf__cubin *table, const sheaf__gpu *
     sheaf_expected(st, "machine code for compute capability %d.%d", gpu->major, gpu->minor);
     sheaf_found(st, "%s", *kinds == '\0' ? "none" : kinds);
     if (kind == NULL)
-        return sheaf_try_this(st, "another GPU (--device cuda:N), or --device cpu: sheaf has no "
+        return sheaf_try_this(st, "another GPU (`device cuda:N`), or `device cpu`: sheaf has no "
                                   "kernels for this one");
     return sheaf_try_this(st,
                           "build sheaf for this GPU (GPU_KINDS=%s ./run build) by an nvcc that "
-                          "knows it; another GPU (--device cuda:N); or --device cpu",
+                          "knows it; another GPU (`device cuda:N`); or `device cpu`",
                           kind);
 }
 
