@@ -74,7 +74,7 @@ static sheaf_status *write_all(const double *from, const sums *of, const char *p
     return st;
 }
 
-static sheaf_status *check_tensors(const sheaf_schema *other, const sheaf_schema *own)
+sheaf_status *sheaf__reference_check(const sheaf_schema *other, const sheaf_schema *own)
 {
     for (int64_t i = 0; i < own->count; i++) {
         const sheaf_tensor *is = &own->tensor[i], *was = sheaf_schema_find(other, is->name);
@@ -100,7 +100,7 @@ static sheaf_status *load_other(sheaf__opened *other, sheaf__rank *rank, const s
                                                          .adapter = adapter ? folder : NULL,
                                                          .slices = o->slices,
                                                          .for_training = true });
-    TRY(st, check_tensors(other->schema, job->schema));
+    TRY(st, sheaf__reference_check(other->schema, job->schema));
     TRY(st,
         sheaf__opened_quantise(other, o->quantize, job->selection == NULL ? NULL : sheaf__selected,
                                (void *)job->selection));
