@@ -98,6 +98,7 @@ damage() { # damage RUN OFFSET...: bytes of its reference
 }
 check "a run that stops" eval 'run stopped --objective dpo --beta 0.5 --max-time 0.0001 >/dev/null || test $? = 3'
 check "has its reference: a key and a number of each row" test "$(stat -c %s "$work/stopped/reference")" = $((32 + 8 * 48))
+check "little endian, sums of log-probabilities" python3 -c 'import struct, sys; s = struct.unpack("<32x48d", open(sys.argv[1], "rb").read()); sys.exit(any(not -1e3 < x < -1 for x in s))' "$work/stopped/reference"
 for way in 0 "$(seq -s ' ' 38 8 414)"; do # its key, or every number
     kept half
     # shellcheck disable=SC2086
