@@ -2,8 +2,8 @@
  * a run which goes on need not make them again.
  *
  * The file: 32 hex digits, the hash of all that the sums follow from, then the sums, doubles
- * whose first byte is the lowest: of the rows to train on, of mismatched answers by sample, of the rows of
- * evaluations. */
+ * whose first byte is the lowest: of the rows to train on, of mismatched answers by sample, of the
+ * rows of evaluations. */
 #include "base/base.h"
 #include "base/file.h"
 #include "base/hash.h"
