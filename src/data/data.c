@@ -365,6 +365,12 @@ sheaf_status *sheaf_data_open(sheaf_data **out, const char *path, const sheaf_da
     sheaf__data_list list;
     sheaf_data *data = NULL;
     sheaf_status *st = sheaf__data_list_read(&list, path, options->weights);
+    if (st == NULL && list.weighted && options->rollouts)
+        st = sheaf_try_this(
+            sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "weight of %s", list.path[0]),
+                                       "none: a group of completions is taken whole, and once"),
+                        "%g", list.weight[0]),
+            "leave the weights out");
     TRY(st, list.count == 1 ? open_one(&data, list.path[0], options)
                             : open_several(&data, &list, options));
     TRY(st, sheaf__data_hash(data));

@@ -177,11 +177,23 @@ static sheaf_status *divide(sheaf__data_sets *m, const sheaf__data_list *list, i
     return NULL;
 }
 
+/* A file's groups are its own: their numbers begin at *next, which goes behind them. */
+static void shift_groups(sheaf_data *data, int64_t *next)
+{
+    const int64_t first = *next;
+    for (int64_t r = 0; data->rollout != NULL && r < data->rows; r++) {
+        data->rollout[r].group += first;
+        *next = data->rollout[r].group < *next ? *next : data->rollout[r].group + 1;
+    }
+}
+
 sheaf_status *sheaf__data_sets_join(sheaf_data *data, const sheaf__data_list *list)
 {
     sheaf__data_sets *m = data->sets;
+    int64_t group = 0;
     for (int p = 0; p < m->count; p++) {
-        const sheaf_data *from = m->set[p];
+        sheaf_data *from = m->set[p];
+        shift_groups(from, &group);
         data->rows += from->rows;
         data->tokens += from->tokens;
         data->joined |= from->joined;

@@ -8,6 +8,7 @@
 #include "data/text_inner.h"
 
 enum { MOST = 4096 }; /* completions of a record */
+static const json_int_t most_group = (json_int_t)1 << 53;
 
 /* The value of completion k of a group's list, or the one that stands for all. */
 static const json_t *of_one(const json_t *record, const char *one, const char *list, bool whole,
@@ -203,8 +204,10 @@ sheaf_status *sheaf__rollouts_read(sheaf__rollouts *out, sheaf__text_record *rec
     sheaf_status *st = out->whole ? check_list(json, "rewards", n, true) : NULL;
     for (int i = 0; i < 2 && out->whole && st == NULL; i++)
         st = check_list(json, i == 0 ? "truncated" : "logps", n, false);
-    if (st == NULL && group != NULL && (!json_is_integer(group) || json_integer_value(group) < 0))
-        st = sheaf__bad_field("group", "a number from 0", "%s", sheaf__text_kind(group));
+    if (st == NULL && group != NULL &&
+        (!json_is_integer(group) || json_integer_value(group) < 0 ||
+         json_integer_value(group) > most_group))
+        st = sheaf__bad_field("group", "a number from 0 to 2^53", "%s", sheaf__text_kind(group));
     if (st == NULL && group != NULL)
         out->group = json_integer_value(group);
     out->of = st != NULL ? NULL : calloc(n, sizeof *out->of);
@@ -252,12 +255,17 @@ sheaf_status *sheaf__rollouts_put(sheaf__rollouts *of, sheaf__row_writer *writer
         return sheaf__no_memory("data set");
     for (int64_t i = 0; i < of->count; i++)
         row[i] = of->of[i].row;
-    sheaf_status *st = sheaf__row_writer_put(writer, counts, options, row, (int)of->count, place);
+    /* Before the rows: each has its entry, wherever memory ends. */
+    sheaf_status *st = NULL;
+    if (SHEAF_GROW(&data->rollout, NULL,
+                   first + of->count > data->capacity ? first + of->count : data->capacity))
+        memset(data->rollout + first, 0, (size_t)of->count * sizeof *data->rollout);
+    else
+        st = sheaf__no_memory("data set");
+    TRY(st, sheaf__row_writer_put(writer, counts, options, row, (int)of->count, place));
     free(row);
     if (st != NULL || data->rows == first)
         return st;
-    if (!SHEAF_GROW(&data->rollout, NULL, data->capacity))
-        return sheaf__no_memory("data set");
     const int64_t group = group_of(data, of, first);
     for (int64_t i = 0; i < of->count; i++) {
         data->rollout[first + i] = (sheaf_data_rollout){ .reward = of->of[i].reward,

@@ -8,14 +8,20 @@
 #include "tests/check.h"
 #include "tests/files.h"
 
-static sheaf_status *open_rollouts(sheaf_data **data, const char *text, sheaf_on_bad on_bad)
+static sheaf_status *open_at(sheaf_data **data, const char *path, sheaf_on_bad on_bad)
 {
     static const sheaf_config bytes = {
         .vocab = 258, .bos = 256, .pad = -1, .eos = { 257 }, .neos = 1, .byte_vocab = true
     };
     return sheaf_data_open(
-        data, file_with("rollouts.jsonl", text, strlen(text)),
-        &(sheaf_data_options){ .config = &bytes, .rollouts = true, .on_bad = on_bad, .seq = 12 });
+        data, path,
+        &(sheaf_data_options){
+            .config = &bytes, .rollouts = true, .on_bad = on_bad, .seq = 12, .weights = true });
+}
+
+static sheaf_status *open_rollouts(sheaf_data **data, const char *text, sheaf_on_bad on_bad)
+{
+    return open_at(data, file_with("rollouts.jsonl", text, strlen(text)), on_bad);
 }
 
 typedef struct want {
@@ -59,6 +65,33 @@ TEST(test_rollout__forms_are_rows)
         (const want[]){
             { 5, 2, 1, true }, { 4, 1, 2, false }, { 5, 2, 3, true }, { 5, 1, 4, false } },
         4);
+}
+
+/* A group is one file's, whatever its number there; and it is taken whole, so files have no
+ * weights. */
+TEST(test_rollout__files_share_no_group)
+{
+    static const char one[] =
+        "{\"prompt_ids\": [1], \"completion_ids\": [[2], [3]], \"rewards\": [1, 2]}\n"
+        "{\"prompt_ids\": [4], \"completion_ids\": [2], \"reward\": 1, \"group\": 5}\n"
+        "{\"prompt_ids\": [4], \"completion_ids\": [3], \"reward\": 1, \"group\": 3}\n";
+    static const int64_t want[] = { 0, 0, 5, 3, 6, 6, 11, 9, 12, 12, 17, 15 };
+    char path[3][300], list[1000];
+    for (int i = 0; i < 3; i++) {
+        snprintf(
+            path[i], sizeof path[i], "%s",
+            file_with((const char *[]){ "a.jsonl", "b.jsonl", "c.jsonl" }[i], one, strlen(one)));
+    }
+    snprintf(list, sizeof list, "%s,%s,%s", path[0], path[1], path[2]);
+    sheaf_data *data;
+    CHECK_OK(open_at(&data, list, SHEAF_BAD_ERROR));
+    assert_int_equal(sheaf_data_rows(data), (int64_t)ARRAY_LEN(want));
+    for (int64_t i = 0; i < (int64_t)ARRAY_LEN(want); i++)
+        assert_int_equal(sheaf_data_rollout_of(data, i).group, want[i]);
+    sheaf_data_close(data);
+    snprintf(list, sizeof list, "%s:0.7,%s:0.3", path[0], path[1]);
+    CHECK_FAILS(open_at(&data, list, SHEAF_BAD_ERROR), SHEAF_E_ARG,
+                "a.jsonl | none: a group of completions is taken whole, and once | 0.7");
 }
 
 TEST(test_rollout__log_probabilities_come_along)
@@ -119,6 +152,8 @@ static const struct {
       "field 'truncated'" },
     { "{\"prompt_ids\": [1], \"completion_ids\": [2], \"reward\": 1, \"group\": -1}",
       "field 'group'" },
+    { "{\"prompt_ids\": [1], \"completion_ids\": [2], \"reward\": 1, \"group\": 9007199254740993}",
+      "field 'group' | a number from 0 to 2^53" },
     { "[1]", "an object with" },
 };
 
