@@ -122,22 +122,39 @@ static sheaf_status *share_bytes(char **bytes, size_t *size, const sheaf__contex
     return st;
 }
 
-/* The log-probabilities in the lines of a batch. */
-static sheaf_status *read_old(sheaf__batch *b, const char *text, size_t size)
+/* Of line `row` of batch `number`, which is not as the run wrote it. */
+static sheaf_status *bad_line(const sheaf__batch *b, int64_t number, int64_t row,
+                              const char *expected, int64_t most, int64_t found)
+{
+    return sheaf_try_this(
+        sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "rollouts.jsonl: line %" PRId64,
+                                              number * b->micros * b->n + row + 1),
+                                   "%s, %" PRId64, expected, most),
+                    "%" PRId64, found),
+        "take the line out, with all behind it: they are made again");
+}
+
+/* The log-probabilities in the lines of batch `number`. */
+static sheaf_status *read_old(sheaf__batch *b, const char *text, size_t size,
+                              const sheaf_data *data, const int64_t *row, int64_t number)
 {
     const char *at = text;
     sheaf_status *st = NULL;
     for (int64_t i = 0; i < b->micros * b->n && st == NULL; i++) {
         const char *stop = memchr(at, '\n', (size_t)(text + size - at));
         json_t *line = NULL;
-        st = sheaf__json_parse_line(&line, at, (size_t)(stop - at));
+        st = sheaf_in(sheaf__json_parse_line(&line, at, (size_t)(stop - at)), "rollouts.jsonl");
         const json_t *list = json_object_get(line, "logps");
-        for (size_t t = 0; t < json_array_size(list) && t < (size_t)b->stride; t++)
+        const int64_t labels = sheaf_data_labels(data, &row[i], 1),
+                      n = (int64_t)json_array_size(list);
+        if (st == NULL && n != labels)
+            st = bad_line(b, number, i, "a number for each token of the completion", labels, n);
+        for (size_t t = 0; st == NULL && t < (size_t)n; t++)
             b->old[i * b->stride + (int64_t)t] = (float)json_number_value(json_array_get(list, t));
         json_decref(line);
         at = stop + 1;
     }
-    return sheaf_in(st, "rollouts.jsonl");
+    return st;
 }
 
 static sheaf_status *write_old(sheaf__batch *b, const sheaf_data *data, const int64_t *row,
@@ -175,7 +192,7 @@ static sheaf_status *find_old(sheaf__batch *b, sheaf__pairs *p, int64_t number, 
     st = sheaf__agree_groups(c, st);
     TRY(st, share_bytes(&text, &sizes, c));
     if (st == NULL && text != NULL)
-        st = read_old(b, text, sizes);
+        st = read_old(b, text, sizes, p->look.data, row, number);
     if (st != NULL || text != NULL) {
         free(text);
         return st;
@@ -188,6 +205,22 @@ static sheaf_status *find_old(sheaf__batch *b, sheaf__pairs *p, int64_t number, 
     if (b->log != NULL)
         TRY(st, write_old(b, p->look.data, row, number));
     return sheaf__agree_groups(c, st);
+}
+
+/* Are the rows those of a batch, and none longer than there is room for? */
+static sheaf_status *check_drawn(const sheaf__batch *b, const sheaf_data *data, int64_t number)
+{
+    const int64_t rows = sheaf_data_rows(data);
+    for (int64_t i = 0; i < rows && i < b->micros * b->n; i++) {
+        const int64_t used = sheaf_data_used(data, &i, 1);
+        if (used > b->stride)
+            return bad_line(b, number, i, "tokens of a prompt and a completion, at most", b->stride,
+                            used);
+    }
+    return rows == b->micros * b->n
+               ? NULL
+               : bad_line(b, number, 0, "a completion on each line of its batch", b->micros * b->n,
+                          rows);
 }
 
 sheaf_status *sheaf__batch_draw(sheaf_data **out, sheaf__batch *b, const sheaf__sampler *sampler,
@@ -209,6 +242,10 @@ sheaf_status *sheaf__batch_draw(sheaf_data **out, sheaf__batch *b, const sheaf__
     }
     TRY(st, sheaf_data_rollouts(out, &b->model->schema->config, text, size));
     free(text);
+    if (st == NULL && (st = check_drawn(b, *out, number)) != NULL) {
+        sheaf_data_close(*out);
+        *out = NULL;
+    }
     return st;
 }
 

@@ -154,23 +154,52 @@ static void yield_to(const sheaf__objective *objective, sheaf_train_options *o)
         o->micro_batch = 2;
 }
 
+typedef struct member {
+    int64_t group, row;
+} member;
+
+static int by_group(const void *a, const void *b)
+{
+    const member *x = a, *y = b;
+    return x->group != y->group ? ascending(&x->group, &y->group) : ascending(&x->row, &y->row);
+}
+
+/* member: room for all rows. */
+static sheaf_status *check_steps(member *member, const sheaf_data *data,
+                                 const sheaf_train_options *o)
+{
+    const int64_t rows = sheaf_data_rows(data), each = o->micro_batch * o->accumulate;
+    int64_t first = 0; /* of the group */
+    for (int64_t i = 0; i < rows; i++) {
+        member[i].group = sheaf_data_rollout_of(data, i).group;
+        member[i].row = i;
+    }
+    qsort(member, (size_t)rows, sizeof *member, by_group);
+    for (int64_t i = 0; i < rows; i++) {
+        first = member[i].group == member[first].group ? first : i;
+        if (member[i].row / each != member[first].row / each)
+            return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "%s", o->data),
+                                              "groups of completions that each lie in one step "
+                                              "of `micro-batch` * `accumulate` = %" PRId64
+                                              " of them",
+                                              each),
+                               "completions %" PRId64 " and %" PRId64 " in one group",
+                               member[first].row + 1, member[i].row + 1);
+    }
+    return NULL;
+}
+
 /* Every group of completions lies in one step, and one of them has a reward. */
 static sheaf_status *check_groups(const sheaf_data *data, const sheaf_train_options *o)
 {
     const int64_t rows = sheaf_data_rows(data), each = o->micro_batch * o->accumulate;
+    member *member = malloc((size_t)rows * sizeof *member);
     bool any = false;
-    sheaf_status *st = NULL;
+    sheaf_status *st = member == NULL ? sheaf__no_memory("groups of completions") : NULL;
     for (int64_t i = 0; i < rows; i++)
         any = any || !isnan(sheaf_data_rollout_of(data, i).reward);
-    for (int64_t i = each; i < rows && st == NULL; i++)
-        for (int64_t k = (i / each - 1) * each; k < i / each * each && st == NULL; k++)
-            if (sheaf_data_rollout_of(data, i).group == sheaf_data_rollout_of(data, k).group)
-                st = sheaf_found(
-                    sheaf_expected(sheaf_fail(SHEAF_E_DATA, "%s", o->data),
-                                   "groups of completions that each lie in one step "
-                                   "of `micro-batch` * `accumulate` = %" PRId64 " of them",
-                                   each),
-                    "completions %" PRId64 " and %" PRId64 " in one group", k + 1, i + 1);
+    TRY(st, check_steps(member, data, o));
+    free(member);
     if (st == NULL && rows % each != 0)
         st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "%s", o->data),
                                         "whole steps of `micro-batch` * `accumulate` = %" PRId64
@@ -225,11 +254,16 @@ static sheaf_status *check_drift(const sheaf__objective *objective, const sheaf_
                              "1");
 }
 
+int64_t sheaf__subset_times(const sheaf_train_options *o)
+{
+    return (o->objective.group.iterations > 0 ? o->objective.group.iterations : 1) *
+           (sheaf__sets_samples(o) ? sheaf__sets_generations(o) : 1);
+}
+
 int64_t sheaf__subset_steps(const sheaf__subset *subset, const sheaf_train_options *o)
 {
-    const int64_t times = (o->objective.group.iterations > 0 ? o->objective.group.iterations : 1) *
-                          (sheaf__sets_samples(o) ? sheaf__sets_generations(o) : 1);
-    const double samples = o->epochs * (double)sheaf__subset_rows(subset) * (double)times,
+    const double samples = o->epochs * (double)sheaf__subset_rows(subset) *
+                           (double)sheaf__subset_times(o),
                  of_step = (double)o->micro_batch * (double)o->accumulate;
     const double steps = whole_up(samples / of_step);
     return o->epochs <= 0 ? o->steps
@@ -371,9 +405,13 @@ sheaf_status *sheaf__sets_sample(sheaf__sets *s, sheaf_train_options *o, const s
                          "%" PRId64, each);
     TRY(st, sampler->open(sampler->self, &s->data, o, config, events));
     s->train.data = s->data;
-    if (st == NULL)
-        o->steps = sheaf__subset_steps(&s->train, o);
-    return st;
+    if (st != NULL)
+        return st;
+    const sheaf_train_options was = *o;
+    o->steps = sheaf__subset_steps(&s->train, o);
+    sheaf__warmup_yield(o);
+    note_lowered(o, &was, o->steps, events);
+    return NULL;
 }
 
 void sheaf__sets_close(sheaf__sets *s)

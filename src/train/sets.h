@@ -58,6 +58,9 @@ int64_t sheaf__sets_memory(const sheaf__sets *sets);
 /* sheaf__subset_steps - --steps, or with --epochs the fewest steps that read the training rows that
  * many times: a step may span two epochs. */
 int64_t sheaf__subset_steps(const sheaf__subset *train, const sheaf_train_options *options);
+/* sheaf__subset_times - how often steps read a training row in an epoch: completions of a prompt *
+ * steps that learn from each. */
+int64_t sheaf__subset_times(const sheaf_train_options *options);
 /* sheaf__subset_padding - share of padding in the positions of `samples` samples (0: of an epoch).
  */
 double sheaf__subset_padding(const sheaf__subset *subset, const sheaf_train_options *options,

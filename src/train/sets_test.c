@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "train/run.h"
+#include "train/sampler.h"
 #include "train/sets.h"
 
 enum { ROWS = 37 };
@@ -205,6 +206,76 @@ TEST(test_little_data__lower_what_yields)
             o.warmup != cases[i].is_warmup || o.steps != cases[i].steps)
             fail_msg("case %zu: %" PRId64 " steps of %" PRId64 " x %" PRId64, i, o.steps,
                      o.micro_batch, o.accumulate);
+        sheaf__sets_close(&s);
+    }
+}
+
+static sheaf_status *three_prompts(void *self, sheaf_data **out, const sheaf_train_options *o,
+                                   const sheaf_config *of, const sheaf_events *events)
+{
+    static const int32_t id[] = { 5 };
+    (void)self, (void)o, (void)events;
+    return sheaf_data_prompts(out, of, (const int32_t *const[]){ id, id, id },
+                              (const int64_t[]){ 1, 1, 1 }, 3);
+}
+
+/* 4 completions of each of 3 prompts, and 2 steps learn from each. */
+TEST(test_epochs__count_what_is_sampled)
+{
+    static const struct {
+        int64_t accumulate, iterations, steps, warmup, is_warmup;
+    } cases[] = { { 4, 0, 3, 2, 0 }, { 4, 2, 6, 2, 2 }, { 12, 1, 1, 1, 0 }, { 12, 2, 2, 3, 0 } };
+    const sheaf__sampler sampler = { .open = three_prompts };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        sheaf_train_options o = options_of(0, 7);
+        sheaf__sets s;
+        o.objective = (sheaf__objective_options){ .name = "grpo",
+                                                  .group = { .reward = "exact",
+                                                             .generations = 4,
+                                                             .max_new = 4,
+                                                             .iterations = cases[i].iterations } };
+        o.yields = SHEAF__YIELDS_WARMUP;
+        o.epochs = 1;
+        o.micro_batch = 1;
+        o.accumulate = cases[i].accumulate;
+        o.warmup = cases[i].warmup;
+        CHECK_OK(sheaf__sets_sample(&s, &o, &config, &sampler, NULL));
+        if (o.steps != cases[i].steps || o.warmup != cases[i].is_warmup)
+            fail_msg("case %zu: %" PRId64 " steps, warm-up %" PRId64, i, o.steps, o.warmup);
+        sheaf__sets_close(&s);
+    }
+}
+
+/* Groups may have any numbers: each lies in one step of 4, wherever its rows are in it. */
+TEST(test_groups__lie_in_one_step)
+{
+    static const struct {
+        int64_t group[12];
+        const char *found;
+    } cases[] = {
+        { { 7, 7, 7, 7, 2, 9, 2, 9, 5, 5, 5, 5 }, NULL },
+        { { 7, 7, 7, 7, 2, 2, 2, 2, 2, 5, 5, 5 }, "completions 5 and 9 in one group" },
+        { { 7, 7, 3, 3, 2, 2, 2, 2, 5, 5, 5, 3 }, "completions 3 and 12 in one group" },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        char text[2000] = "";
+        sheaf_train_options o = options_of(0, 7);
+        sheaf__sets s;
+        for (int k = 0; k < 12; k++)
+            sprintf(text + strlen(text),
+                    "{\"prompt_ids\": [1], \"completion_ids\": [2], \"reward\": 1, "
+                    "\"group\": %d}\n",
+                    (int)cases[i].group[k]);
+        put(at("groups.jsonl"), text);
+        o.data = at("groups.jsonl");
+        o.objective.name = "grpo";
+        o.micro_batch = 2;
+        o.accumulate = 2;
+        sheaf_status *st = sheaf__sets_open(&s, &o, &config, NULL, NULL);
+        if (cases[i].found == NULL)
+            CHECK_OK(st);
+        else
+            CHECK_FAILS(st, SHEAF_E_DATA, cases[i].found);
         sheaf__sets_close(&s);
     }
 }

@@ -62,18 +62,21 @@ static void note_sets(const sheaf__run *r)
                    : objective->base         ? "the base model"
                                              : "the model as it begins");
     const int64_t rows = sheaf__subset_rows(&r->job.train), each = o->micro_batch * o->accumulate;
+    const bool samples = r->job.sampler != NULL;
     if (o->epochs > 0) {
-        const double wanted = o->epochs * (double)rows, read = (double)each * (double)o->steps;
+        const double all = (double)rows * (double)sheaf__subset_times(o), /* of an epoch */
+            read = (double)each * (double)o->steps;
         sheaf_note(r->hooks->events,
-                   "%.6g epoch%s of %" PRId64 " row%s %s %" PRId64 " step%s of %" PRId64 " row%s",
-                   o->epochs, o->epochs == 1 ? "" : "s", rows, rows == 1 ? "" : "s",
-                   o->epochs == 1 ? "is" : "are", o->steps, o->steps == 1 ? "" : "s", each,
+                   "%.6g epoch%s of %" PRId64 " %s%s %s %" PRId64 " step%s of %" PRId64 " %s%s",
+                   o->epochs, o->epochs == 1 ? "" : "s", rows, samples ? "prompt" : "row",
+                   rows == 1 ? "" : "s", o->epochs == 1 ? "is" : "are", o->steps,
+                   o->steps == 1 ? "" : "s", each, samples ? "completion" : "row",
                    each == 1 ? "" : "s");
-        if (read >= 2 * wanted)
+        if (read >= 2 * o->epochs * all)
             sheaf_warn(r->hooks->events,
-                       "a step reads more rows than that: each is read %.3g times in all, not "
+                       "a step reads more %ss than that: each is read %.3g times in all, not "
                        "%.6g; a smaller `accumulate` or `micro-batch` makes more steps of them",
-                       read / (double)rows, o->epochs);
+                       samples ? "prompt" : "row", read / all, o->epochs);
     }
     if (r->job.eval.row != NULL)
         sheaf_note(r->hooks->events, "%" PRId64 " of %" PRId64 " rows are held out for evaluation",

@@ -18,7 +18,7 @@ run() { # run OUT FLAG...
     shift
     rm -rf "$out"
     [[ " $* " == *" --method full "* ]] || set -- --lora-targets all-linear --lora-rank 4 "$@"
-    [[ " $* " == *" --steps "* ]] || set -- --steps 4 "$@"
+    [[ " $* " == *" --steps "* || " $* " == *" --epochs "* ]] || set -- --steps 4 "$@"
     "$sheaf" train "$model" --rollouts "$work/groups.jsonl" --seed 3 --out "$out" --micro-batch 2 --accumulate 4 --lr 1e-2 --schedule constant --warmup 0 "$@" \
         >"$work/said" 2>&1 || { local code=$?; cat "$work/said"; return $code; }
 }
@@ -54,6 +54,9 @@ stopped() { # with a stop after each step, and a torn line at the end of the log
 check "stopped between steps of a batch" stopped --objective rloo --num-iterations 2
 check "the same bytes" equal one other
 check "and the same log" eval 'head -n 16 "$work/other/rollouts.jsonl" | cmp - "$work/one/rollouts.jsonl"'
+check "a run that stops" run other --objective rloo --num-iterations 2 --steps 1
+sed -i -E '3s/"logps":\[[^],]*,/"logps":[/' "$work/other/rollouts.jsonl"
+runs "a line of the log that lost a number" 3 'rollouts.jsonl: line 3.*expected: a number for each token of the completion, [0-9]+.*found: +[0-9]+' train --resume --out "$work/other" --steps 2
 
 # ---- completions that are sampled ----
 for ((i = 0; i < 6; i++)); do printf '{"prompt": "%0*d is", "completion": "e"}\n' $((2 + i)) $i; done >"$work/prompts.jsonl"
@@ -68,8 +71,9 @@ sampled() { # sampled OUT FLAG...
     shift
     rm -rf "$out"
     [[ " $* " == *" --method full "* ]] || set -- --lora-targets all-linear --lora-rank 4 "$@"
+    [[ " $* " == *" --steps "* || " $* " == *" --epochs "* ]] || set -- --steps 4 "$@"
     "$sheaf" train "$model" "$work/prompts.jsonl" --objective grpo --reward "exact;regex:[aeiou].*[aeiou];python3 $work/judge" --reward-weights 1,0.5,0.25 \
-        --generations 4 --max-new 10 --seed 3 --out "$out" --steps 4 --micro-batch 2 --accumulate 4 --lr 1e-2 --schedule constant --warmup 0 --save-every 1 "$@" \
+        --generations 4 --max-new 10 --seed 3 --out "$out" --micro-batch 2 --accumulate 4 --lr 1e-2 --schedule constant --warmup 0 --save-every 1 "$@" \
         >"$work/said" 2>&1 || { local code=$?; cat "$work/said"; return $code; }
 }
 exact() { ! grep 'another log-probability' "$work/said"; } # what samples and what trains is one arithmetic, to the bit
@@ -96,10 +100,29 @@ killed() { # until a batch is there whose step may not be over
     wait $child 2>/dev/null
     "$sheaf" train --resume --out "$work/other" --tp 2 >"$work/said" 2>&1 || { cat "$work/said"; return 1; }
 }
+reads() { # reads PATTERN FLAG...: epochs say what a step reads, and warn of nothing
+    local pattern=$1
+    shift
+    "$@"|| return 1
+    grep -E "$pattern" "$work/said" && ! grep 'reads more' "$work/said" || { cat "$work/said"; return 1; }
+}
+check "an epoch of prompts" reads '1 epoch of 6 prompts is 3 steps of 8 completions' sampled other --epochs 1
+check "and of two steps each" reads '1 epoch of 6 prompts is 6 steps of 8 completions' sampled other --epochs 1 --num-iterations 2
+check "an epoch of completions" reads '1 epoch of 32 rows is 8 steps of 8 rows' run other --epochs 1 --objective grpo --num-iterations 2
 for lines in 8 16; do
     check "killed after $lines completions" killed $lines
     check "the same bytes" same
 done
+cp -r "$work/one" "$work/whole"
+damaged() { # damaged WHAT EXPRESSION EXPECTED: the third batch is in the log of a run that stopped after two, and edited
+    check "$1: a run that stops" sampled other --steps 2
+    sed -n 17,24p "$work/whole/rollouts.jsonl" | sed -E "$2" >>"$work/other/rollouts.jsonl"
+    runs "$1" 3 "$3" train --resume --out "$work/other" --steps 4
+}
+damaged "a line with too many tokens" "3s/\"completion_ids\":\\[/&$(printf '7,%.0s' $(seq 300))/; 3s/,\"logps\":\\[[^]]*\\]//" \
+    'rollouts.jsonl: line 19.*expected: tokens of a prompt and a completion, at most, [0-9]+.*found: +3[0-9]+.*try: +take the line out'
+damaged "a line with two completions" '2s/"completion_ids":(\[[^]]*\]),"logps":\[[^]]*\]/"completion_ids":[\1,\1],"rewards":[1,2]/; 2s/"truncated":[a-z]*,//' \
+    'rollouts.jsonl: line 17.*expected: a completion on each line of its batch, 8.*found: +9'
 mv "$work/groups.jsonl" "$work/first.jsonl"
 cp "$work/one/rollouts.jsonl" "$work/groups.jsonl"
 check "given once more" run other --objective grpo
