@@ -136,7 +136,7 @@ fi
 # Texts below the command name fields in backquotes, which each face spells (base/spell.h), and no flags: but in commands
 # to type, of other programs too, and as what plan's JSON calls "flags". A field is a row of a table of settings, or of a
 # struct (positions) or a request (messages) alone.
-typed='(sheaf [a-z]+|python3 -m sheaf|\{\+[a-z]+\}|(llama-|docker |srun|zstd|hf )[a-z-]*|"/adapter|" --|plan --json|--(gres|local_tokenizer|long|mmproj|repo-type))[^;,)]*'
+typed='(sheaf [a-z]+|python3 -m sheaf|\{\+[a-z]+\}|(llama-|docker |srun|zstd|hf )[a-z-]*|"/adapter|" --|plan --json|--(gres|local_tokenizer|long|mmproj|repo-type))[^;,)|]*'
 texts=$(grep -rlE -e '"[^"]*(--[a-z]|`[a-z])' "$root/src" --include='*.c' --include='*.h' |
     grep -vE '_test\.c$|/src/(cli|driver)/|/src/plan/fit\.c' | LC_ALL=C sort |
     while IFS= read -r file; do

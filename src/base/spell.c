@@ -34,13 +34,14 @@ static char *put_key(char *to, const char *name, size_t size, sheaf__is_key *is_
 char *sheaf__spell_fields(const char *text, sheaf__is_key *is_key)
 {
     char *out = malloc(2 * strlen(text) + 1), *to = out;
-    bool quoted = false;
     while (out != NULL && *text != '\0') {
         size_t value;
-        const size_t name = quoted ? 0 : field_at(text, &value);
+        const size_t name = field_at(text, &value);
         if (name == 0) {
-            quoted ^= *text == '"';
-            *to++ = *text++;
+            const char *quote = *text == '"' ? strchr(text + 1, '"') : NULL;
+            const size_t size = quote != NULL ? (size_t)(quote + 1 - text) : 1;
+            to = put(to, text, size);
+            text += size;
             continue;
         }
         char *key = put_key(to, text + 1, name, is_key);

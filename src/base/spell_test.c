@@ -19,6 +19,7 @@ static const struct {
     { "`tp 4", "`tp 4", "`tp 4" },
     { "`tp ` `tp 4\n`", "`tp ` `tp 4\n`", "`tp ` `tp 4\n`" },
     { "\"use `ls`\", `tp`", "\"use `ls`\", --tp", "\"use `ls`\", --tp" },
+    { "5\" wide, `tp`", "5\" wide, --tp", "5\" wide, --tp" }, /* a quote without a partner */
 };
 
 static bool is_top_k(const char *name, size_t size)

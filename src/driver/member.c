@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "base/spell.h"
 #include "comm/plugins.h"
 #include "driver/signals.h"
 
@@ -27,7 +28,9 @@ static void leave(void)
 void driver_member_end(void *self, const char *text)
 {
     const driver *d = self;
-    driver_write_all(STDERR_FILENO, text);
+    char *spelled = text != NULL ? sheaf__spell_fields(text, NULL) : NULL;
+    driver_write_all(STDERR_FILENO, spelled != NULL ? spelled : text);
+    free(spelled);
     if (text != NULL && d->json) {
         sheaf_status *st = sheaf_fail(SHEAF_E_PEER, "%.*s", (int)strcspn(text, "\n"), text);
         char *line = driver_error_json(st);

@@ -201,17 +201,25 @@ static sheaf_status *read_objective(work *w)
             sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "`objective %s`", w->objective.name),
                            "an objective whose evaluation needs no rewards"),
             "one that learns from rewards");
-    const bool logits = w->o.take != NULL || w->o.save_logits != NULL,
-               scores = w->m->opened.config.scores;
+    const bool scores = w->m->opened.config.scores;
     if (st == NULL && sheaf__objective_prefers(&w->objective) && w->objective.scores != scores)
         return sheaf_found(
             sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`objective %s`", w->objective.name),
                            scores ? "reward, of a reward model" : "a reward model"),
             scores ? "a reward model" : "one that gives logits");
-    if (st == NULL && sheaf__objective_prefers(&w->objective) && (logits || w->o.prompts != NULL))
-        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, logits ? "`save-logits`" : "`match`"),
-                            "none with `objective %s`", w->objective.name);
     return st;
+}
+
+/* Preferences and scores give no logits, and no answers. */
+static sheaf_status *check_wishes(const work *w)
+{
+    const bool logits = w->o.take != NULL || w->o.save_logits != NULL,
+               prefers = sheaf__objective_prefers(&w->objective);
+    if ((!prefers && !w->m->opened.config.scores) || (!logits && w->o.prompts == NULL))
+        return NULL;
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, logits ? "`save-logits`" : "`match`");
+    return prefers ? sheaf_expected(st, "none with `objective %s`", w->objective.name)
+                   : sheaf_expected(st, "none of a reward model, which gives scores");
 }
 
 /* What the objective compares with: the model as its run began, or without its adapter. */
@@ -424,6 +432,7 @@ static sheaf_status *evaluate(work *w)
     sheaf_status *st = check_logits(w->o.save_logits);
     TRY(st, check_router(m));
     TRY(st, read_objective(w));
+    TRY(st, check_wishes(w));
     TRY(st, open_rows(w));
     TRY(st, check_memory(w));
     int64_t positions = st == NULL ? sheaf_data_seq(w->rows) : 0;

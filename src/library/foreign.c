@@ -72,7 +72,7 @@ static const sheaf_foreign_rule factory[] = {
     { "adapter_name_or_path", COPY, "adapter" },
     { "stage", COPY, "objective",
       "sft=|dpo=dpo|kto=kto|rm=reward|ppo=!sheaf has no PPO|"
-      "pt=!a record with a text alone is learnt whole: --loss-on all" },
+      "pt=!a record with a text alone is learnt whole: `loss-on all`" },
     { "pref_beta", COPY, "beta" },
     { "pref_loss", COPY, "loss-type",
       "orpo=!`objective orpo`|simpo=!`objective simpo`|kto_pair=!`objective kto`" },

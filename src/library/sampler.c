@@ -3,6 +3,8 @@
 
 #include "base/base.h"
 #include "base/json_write.h"
+#include "comm/activity.h"
+#include "infer/answer.h"
 
 /* ---- the prompts ---- */
 
@@ -82,7 +84,7 @@ static void put_line(sheaf_json_writer *j, const sheaf__prompt *prompt,
 
 /* On the first rank: their texts, rewards and lines. */
 static sheaf_status *judge(char **text, size_t *size, const sheaf__run_sampler *s,
-                           const sheaf__continuation *said, const sheaf__sampler_batch *b)
+                           sheaf__answers *said, const sheaf__sampler_batch *b)
 {
     const int64_t rows = b->count * b->each;
     sheaf_json_writer j = { .compact = true };
@@ -93,23 +95,19 @@ static sheaf_status *judge(char **text, size_t *size, const sheaf__run_sampler *
         own == NULL || of == NULL || reward == NULL ? sheaf__no_memory("rewards") : NULL;
     for (int64_t i = 0; i < rows && st == NULL; i++) {
         const sheaf__prompt_about *about = &s->prompts.about[prompt_of(b, i)];
-        const bool laid_out = s->prompts.prompt[prompt_of(b, i)].laid_out;
-        char *whole = NULL;
-        st = sheaf__codec_decode(&whole, &s->codec, said[i].ids, said[i].n);
-        if (st == NULL && whole != NULL)
-            st = sheaf__codec_answer(&own[i], &s->codec, laid_out, whole);
-        free(whole);
+        st = sheaf__answers_end(&own[i], said, i);
         of[i] = (sheaf__judged){ .prompt = about->text,
                                  .completion = own[i],
                                  .expected = about->expected,
-                                 .truncated = said[i].ending == SHEAF_ENDS_LENGTH,
+                                 .truncated = said->output[i].ending == SHEAF_ENDS_LENGTH,
                                  .equal = sheaf__codec_answers_equal(&s->codec, own[i],
                                                                      about->expected, false),
                                  .step = b->step };
     }
     TRY(st, sheaf__rewards_judge(reward, &s->rewards, of, rows));
     for (int64_t i = 0; i < rows && st == NULL; i++)
-        put_line(&j, &s->prompts.prompt[prompt_of(b, i)], &said[i], own[i], reward[i], b, i);
+        put_line(&j, &s->prompts.prompt[prompt_of(b, i)], &said->output[i], own[i], reward[i], b,
+                 i);
     if (st == NULL && (j.text.failed || j.text.at == NULL))
         st = sheaf__no_memory("completions");
     for (int64_t i = 0; i < rows && own != NULL; i++)
@@ -134,37 +132,35 @@ static sheaf_status *sample(void *self, char **text, size_t *size, sheaf__model 
     const sheaf__group_options *group = &s->options->objective.group;
     const int64_t rows = b->count * b->each, most = group->max_new;
     const double temperature = group->temperature > 0 ? group->temperature : 1;
-    int64_t stop[SHEAF__MOST_STOPS];
+    const sheaf__answer_options how = {
+        .codec = &s->codec,
+        .generate = { .sampling = { .temperature = (float)temperature,
+                                    .top_p = (float)group->top_p,
+                                    .seed = s->options->seed },
+                      .max_new = most,
+                      .batch = rows < PLACES ? rows : PLACES,
+                      .number = b->first,
+                      .divided = true,
+                      .trained_at = temperature },
+        .logprobs = true,
+    };
     sheaf__prompt *prompt = malloc((size_t)rows * sizeof *prompt);
-    sheaf__continuation *said = calloc((size_t)rows, sizeof *said);
-    int32_t *ids = malloc((size_t)(rows * most) * sizeof *ids);
-    float *logps = malloc((size_t)(rows * most) * sizeof *logps);
-    sheaf__generate_options o = { .sampling = { .temperature = (float)temperature,
-                                                .top_p = (float)group->top_p,
-                                                .seed = s->options->seed },
-                                  .max_new = most,
-                                  .batch = rows < PLACES ? rows : PLACES,
-                                  .stop = stop,
-                                  .number = b->first,
-                                  .divided = true,
-                                  .trained_at = temperature };
-    sheaf__codec_stops(stop, &o.nstop, &o.nturn, &s->codec);
-    sheaf_status *st = sheaf__agree_groups(model->context, prompt == NULL || said == NULL ||
-                                                                   ids == NULL || logps == NULL
-                                                               ? sheaf__no_memory("completions")
-                                                               : NULL);
-    for (int64_t i = 0; i < rows && st == NULL; i++) {
+    sheaf__answers said = { 0 };
+    sheaf_status *st = prompt == NULL ? sheaf__no_memory("completions") : NULL;
+    for (int64_t i = 0; i < rows && st == NULL; i++)
         prompt[i] = s->prompts.prompt[prompt_of(b, i)];
-        said[i].ids = ids + i * most;
-        said[i].logprob = logps + i * most;
+    TRY(st, sheaf__answers_open(&said, &how, prompt, rows, 1, NULL, NULL));
+    st = sheaf__agree_groups(model->context, st);
+    TRY(st, sheaf__generate(said.output, model, prompt, rows, &said.how));
+    st = sheaf__agree_groups(model->context, sheaf__first_of(st, said.failed));
+    said.failed = NULL;
+    if (st == NULL && sheaf__is_first(model->context)) {
+        sheaf__activity_idle(model->context->activity, true); /* programs take their time */
+        st = judge(text, size, s, &said, b);
+        sheaf__activity_idle(model->context->activity, false);
     }
-    TRY(st, sheaf__generate(said, model, prompt, rows, &o));
-    if (st == NULL && sheaf__is_first(model->context))
-        st = judge(text, size, s, said, b);
+    sheaf__answers_release(&said);
     free(prompt);
-    free(said);
-    free(ids);
-    free(logps);
     return st;
 }
 

@@ -109,7 +109,8 @@ bool sheaf__setting_fixes(const sheaf__setting *setting);
  * entry.
  */
 void sheaf__settings_append(sheaf__setting *table, const sheaf__setting *rows);
-/* sheaf__setting_find - by its name; NULL. */
+/* sheaf__setting_find - by its name; NULL. By that of another name of a row (`instead`, with the
+ * same value) this row: it is given, stored and resumed as one setting. */
 const sheaf__setting *sheaf__setting_find(const sheaf__setting *table, const char *name);
 bool sheaf__settings_given(const sheaf__settings *state, const sheaf__setting *table,
                            const char *name);

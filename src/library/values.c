@@ -8,10 +8,14 @@
 
 const sheaf__setting *sheaf__setting_find(const sheaf__setting *options, const char *name)
 {
-    for (const sheaf__setting *o = options; o->name != NULL; o++)
+    const sheaf__setting *found = NULL;
+    for (const sheaf__setting *o = options; o->name != NULL && found == NULL; o++)
         if (strcmp(o->name, name) == 0)
+            found = o;
+    for (const sheaf__setting *o = options; o->name != NULL && found != NULL; o++)
+        if (o->instead != NULL && strcmp(o->instead, name) == 0 && o->value == found->value)
             return o;
-    return NULL;
+    return found;
 }
 
 void sheaf__settings_append(sheaf__setting *table, const sheaf__setting *rows)

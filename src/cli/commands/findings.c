@@ -4,6 +4,7 @@
 #include "base/base.h"
 #include "base/print.h"
 #include "base/number.h"
+#include "base/spell.h"
 
 /* "F32 (30), BF16 (2)" */
 static void types_text(sheaf_text *text, const sheaf_verification_facts *f)
@@ -139,10 +140,14 @@ static void print_alike(FILE *to, const sheaf_finding *all, int64_t count, int64
         printed[i] = true;
         if (n++ < WHOLE)
             print_one(to, f);
-        else if (n <= WHOLE + NAMES)
-            sheaf__print(to, *f->tensor != '\0' ? "%s'%s'" : "%s%.60s",
-                         n == WHOLE + 1 ? "  likewise: " : ", ",
-                         *f->tensor != '\0' ? f->tensor : f->found);
+        else if (n <= WHOLE + NAMES && *f->tensor != '\0')
+            sheaf__print(to, "%s'%s'", n == WHOLE + 1 ? "  likewise: " : ", ", f->tensor);
+        else if (n <= WHOLE + NAMES) {
+            char *found = sheaf__spell_fields(f->found, NULL);
+            sheaf__print(to, "%s%.60s", n == WHOLE + 1 ? "  likewise: " : ", ",
+                         found != NULL ? found : f->found);
+            free(found);
+        }
     }
     if (n > WHOLE + NAMES)
         sheaf__print(to, " and %" PRId64 " more", n - WHOLE - NAMES);

@@ -148,6 +148,10 @@ TEST(test_train__what_cannot_be_is_refused)
     assert_string_equal(o.data, "D");
     assert_string_equal(o.out, "O");
     CHECK_FAILS(parse(&o, "--resume"), SHEAF_E_ARG, "--out is missing");
+    CHECK_OK(parse(&o, "M --rollouts R -o O --steps 1"));
+    assert_string_equal(o.data, "R");
+    CHECK_FAILS(parse(&o, "M --data D --rollouts R -o O --steps 1"), SHEAF_E_ARG, "stands twice");
+    CHECK_FAILS(parse(&o, "M D --rollouts R -o O --steps 1"), SHEAF_E_ARG, "D");
     CHECK_FAILS(parse(&o, "--model M --data D --out O --steps 1 --transport pigeons"), SHEAF_E_ARG,
                 "--transport");
     CHECK_FAILS(

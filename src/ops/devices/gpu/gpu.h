@@ -15,7 +15,7 @@ enum { SHEAF__GPU_SEGMENTS = 4 };
 #define SHEAF__GPU_STAGE ((size_t)8 << 20)
 
 /* At its end short lists stay: a step like the one before stages hardly any again. */
-enum { SHEAF__GPU_LIST = 4096, SHEAF__GPU_LISTS = 512 };
+enum { SHEAF__GPU_LIST = 2048, SHEAF__GPU_LISTS = 512 };
 
 /* What is staged. */
 typedef struct sheaf__gpu_lists {
