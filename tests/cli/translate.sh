@@ -98,13 +98,51 @@ sed -i 's/decay_type: cosine/decay_type: 1-sqrt/' "$work/in.yaml"
 runs "which goes down by a cosine alone" 1 'lr_scheduler_kwargs.decay_type: 1-sqrt: wsd goes down by a cosine' translate "$work/in.yaml"
 printf 'base_model: a\nlr_scheduler: cosine\ncosine_min_lr_ratio: 0.3\nmax_steps: 4\n' >"$work/in.yaml"
 runs "Axolotl's cosine_min_lr_ratio" 0 'min-lr-ratio: 0\.3 ' translate "$work/in.yaml"
-{ printf 'base_model: a\nmax_steps: -1\nlr_scheduler: rex\nchat_template: llama4\nadapter: ia3\nrl: grpo\nval_set_size: 200\n'; } >"$work/in.yaml"
+{ printf 'base_model: a\nmax_steps: -1\nlr_scheduler: rex\nchat_template: llama4\nadapter: ia3\nrl: ebft\nval_set_size: 200\n'; } >"$work/in.yaml"
 runs "a value that sheaf does not take is listed with those it does" 1 \
-    'epochs: 1 .*line 3: lr_scheduler: rex: schedule takes constant, linear.*line 4: chat_template: llama4: template takes llama2, .*line 5: adapter: ia3: method takes lora, head or full.*line 6: rl: grpo.*line 7: val_set_size: 200: eval-split takes' \
+    'epochs: 1 .*line 3: lr_scheduler: rex: schedule takes constant, linear.*line 4: chat_template: llama4: template takes llama2, .*line 5: adapter: ia3: method takes lora, head or full.*line 6: rl: ebft: sheaf has dpo, .*line 7: val_set_size: 200: eval-split takes' \
     translate "$work/in.yaml"
 check "and in no recipe" bash -c "! grep -qE 'rex|llama4|ia3|200|steps' '$work/stdout'"
 { printf 'base_model: a\ndatasets:\n  - path: b\n    field_messages: conversations\n    message_property_mappings:\n      role: from\n      content: value\n'; } >"$work/in.yaml"
 runs "fields as ShareGPT names them" 0 'data: b' translate "$work/in.yaml"
+# Preferences and rewards.
+cat >"$work/in.yaml" <<'END'
+base_model: a
+rl: grpo
+trl:
+  beta: 0.001
+  max_completion_length: 256
+  num_generations: 4
+  reward_funcs: [rewards.right]
+  reward_weights: [1.0, 0.2]
+  scale_rewards: false
+  loss_type: dr_grpo
+  epsilon: 0.1
+  epsilon_high: 0.28
+  delta: 1.5
+  num_iterations: 2
+  importance_sampling_level: sequence
+  mask_truncated_completions: true
+  temperature: 0.7
+  top_p: 0.9
+  top_k: 50
+  sync_ref_model: true
+  use_vllm: true
+  vllm_gpu_memory_utilization: 0.15
+  log_completions: true
+END
+runs "Axolotl's GRPO" 1 \
+    'objective: grpo beta: 0\.001 max-new: 256 generations: 4 reward-weights: 1\.0,0\.2 scale-rewards: none loss-type: dr_grpo epsilon: 0\.1 epsilon-high: 0\.28 delta: 1\.5 num-iterations: 2 importance-sampling-level: sequence mask-truncated-completions: true temperature: 0\.7 top-p: 0\.9 .*line 7: trl.reward_funcs.*: --reward takes a command.*line 19: trl.top_k: 50: completions are sampled.*line 20: trl.sync_ref_model' \
+    translate "$work/in.yaml"
+check "and nothing else is lost" test "$(grep -o 'line [0-9]*' "$work/stderr" | tr '\n' ' ')" = 'line 7 line 19 line 20 '
+{ printf 'base_model: a\nreward_model: true\ncenter_rewards_coefficient: 0.01\nprocess_reward_model: false\n'; } >"$work/in.yaml"
+runs "its reward models" 0 'objective: reward center-rewards-coefficient: 0\.01 ' translate "$work/in.yaml"
+{ printf 'base_model: a\nrl: dpo\ndpo_loss_type: [sigmoid, bco_pair]\ndpo_loss_weights: [0.8, 0.2]\ndpo_use_weighting: true\nprecompute_ref_log_probs: true\n'; } >"$work/in.yaml"
+runs "its DPO" 0 'objective: dpo loss-type: sigmoid,bco_pair loss-weights: 0\.8,0\.2 use-weighting: true ' translate "$work/in.yaml"
+{ printf 'model_name_or_path: a\nstage: rm\n'; } >"$work/in.yaml"
+runs "LLaMA-Factory's reward models" 0 'objective: reward' translate "$work/in.yaml"
+{ printf 'model_name_or_path: a\nstage: dpo\nld_alpha: 0.5\nref_model: b\n'; } >"$work/in.yaml"
+runs "and its DPO" 0 'objective: dpo .*ld-alpha: 0\.5 .*reference: b ' translate "$work/in.yaml"
 # What the other programs do where their file says nothing.
 { printf 'base_model: a\nmicro_batch_size: 1\n'; } >"$work/in.yaml"
 runs "Axolotl trains everything where no adapter is named, in bfloat16, with a warm-up" 0 \

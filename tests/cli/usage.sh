@@ -53,6 +53,15 @@ peer train lr-scheduler-type schedule
 peer train bf16 'dtype bfloat16'
 peer train fp16 'dtype float16'
 peer train model-name-or-path model
+for flag in loss_type num_iterations epsilon_high scale_rewards importance_sampling_level mask_truncated_completions top_p reward_weights use_weighting f_divergence_type f_alpha_divergence_coef center_rewards_coefficient; do
+    peer train $flag "${flag//_/-}"
+done
+peer train num_generations generations
+peer train max_completion_length max-new
+peer train rlhf_type 'objective, whose rm is reward'
+peer train ref_model reference
+peer train ref_adapters reference
+runs "train --reward_funcs" 2 'try: +sheaf calls it --reward, a command .*--objective reward trains' train --reward_funcs right
 peer generate max-new-tokens max-new
 peer generate batch-size batch
 peer eval batch-size micro-batch
@@ -90,6 +99,9 @@ peer train optim optimizer
 instead train --trust_remote_code 'changes no result'
 instead train --ddp-find-unused-parameters 'changes no result'
 peer train stage objective
+instead train --steps_per_generation '--micro-batch . --accumulate'
+instead train --use_vllm 'changes no result'
+instead train --log_completions 'rollouts.jsonl'
 instead train --do_train 'here it is always true'
 instead train --save_strategy 'here it is always steps $'
 instead train --plugins 'no plugins'
