@@ -18,8 +18,9 @@
 #include "library/structs.h"
 #include "library/train_settings.h"
 #include "plan/fits.h"
-#include "train/sets.h"
 #include "train/pairs.h"
+#include "train/rank.h"
+#include "train/sets.h"
 
 typedef struct work {
     sheaf_model *m;
@@ -244,8 +245,13 @@ static sheaf_status *open_reference(sheaf_model **out, const work *w)
     o.events = NULL;
     if (of_run && !whole && o.quantize == SHEAF_QUANTIZE_NONE)
         o.quantize = run->quantize;
-    if (of_run || m->opened.lora != NULL || w->objective.folder != NULL)
-        return sheaf_in(sheaf_model_open(out, &o), "the reference");
+    if (of_run || m->opened.lora != NULL || w->objective.folder != NULL) {
+        sheaf_status *st = sheaf_model_open(out, &o);
+        if (w->objective.folder != NULL)
+            st = sheaf_in(TRY(st, sheaf__reference_check((*out)->opened.schema, m->opened.schema)),
+                          "%s", w->objective.folder);
+        return sheaf_in(st, "the reference");
+    }
     return sheaf_try_this(
         sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`objective %s`", w->objective.name),
                                    "the folder of a run, or an adapter: its reference is the model "

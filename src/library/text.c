@@ -103,18 +103,11 @@ static sheaf_status *render_messages(sheaf__rendered *out, const rendering *r,
     return st;
 }
 
-/* c: the record, or a side of it. st: of reading it. */
-static sheaf_status *render_one(rendering *r, sheaf__text_record *c, const char *side,
+/* c: the record, or a side of it; is released. st: of reading it. */
+static sheaf_status *render_one(sheaf__rendered *out, const rendering *r, sheaf__text_record *c,
                                 sheaf_status *st)
 {
-    sheaf__rendered text = { 0 };
-    TRY(st, c->messages > 0 ? render_messages(&text, r, c) : join(&text, c));
-    if (st == NULL) {
-        r->left_out += text.left_out > 0;
-        r->unlearnt += text.unlearnt > 0;
-        st = give(r, &text, side);
-    }
-    sheaf__rendered_release(&text);
+    TRY(st, c->messages > 0 ? render_messages(out, r, c) : join(out, c));
     sheaf__text_record_release(c);
     return st;
 }
@@ -127,25 +120,37 @@ static bool is_judged(const json_t *record)
 
 static sheaf_status *render(rendering *r, const char *line, size_t size)
 {
-    static const char *const sides[] = { "chosen", "rejected" };
+    const char *name[] = { "chosen", "rejected" };
     json_t *record = NULL;
     sheaf__text_record c = { 0 };
+    sheaf__rendered text[2] = { { 0 } };
+    int texts = 1;
     bool desirable = false;
     sheaf_status *st = sheaf__record_parse(&record, line, size, NULL);
     if (st == NULL && is_judged(record)) {
         st = sheaf__preference_read(&c, &(sheaf_data_options){ .judged = true }, &desirable, record,
                                     0);
-        st = render_one(r, &c, desirable ? "desirable" : "undesirable", st);
+        st = render_one(&text[0], r, &c, st);
+        name[0] = desirable ? "desirable" : "undesirable";
     } else if (st == NULL && sheaf__preference_is_pair(record)) {
-        for (int side = 0; side < 2 && st == NULL; side++) {
+        for (texts = 0; texts < 2 && st == NULL; texts++) {
             st = sheaf__preference_read(&c, &(sheaf_data_options){ .pairs = true }, &desirable,
-                                        record, side);
-            st = render_one(r, &c, sides[side], st);
+                                        record, texts);
+            st = render_one(&text[texts], r, &c, st);
         }
     } else if (st == NULL) {
         st = sheaf__text_record_list(&c, record, false, true);
-        st = render_one(r, &c, NULL, st);
+        st = render_one(&text[0], r, &c, st);
+        name[0] = NULL;
     }
+    if (st == NULL) {
+        r->left_out += text[0].left_out > 0 || text[1].left_out > 0;
+        r->unlearnt += text[0].unlearnt > 0 || text[1].unlearnt > 0;
+    }
+    for (int i = 0; i < texts && st == NULL; i++) /* a pair whole */
+        st = give(r, &text[i], name[i]);
+    for (int i = 0; i < 2; i++)
+        sheaf__rendered_release(&text[i]);
     json_decref(record);
     return st;
 }

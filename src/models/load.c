@@ -464,6 +464,20 @@ static sheaf_status *fresh_factor(sheaf__device *device, sheaf__trained *t, uint
     return st;
 }
 
+static sheaf_status *zero_factor(sheaf__device *device, sheaf__trained *t)
+{
+    sheaf_status *st = NULL;
+    for (int s = t->first; s < t->first + t->count && st == NULL; s++) {
+        const size_t bytes = (size_t)t->numel[s] * sizeof(float);
+        float *x;
+        st = sheaf__borrow(&x, device, t->master[s], bytes, false);
+        if (x != NULL)
+            memset(x, 0, bytes);
+        TRY(st, sheaf__return(x, device, t->master[s], bytes, true));
+    }
+    return st;
+}
+
 /* Of a table's B, as torch.nn.init.normal_(): mean 0, deviation 1. */
 static sheaf_status *normal_factor(sheaf__device *device, sheaf__trained *t, uint64_t seed)
 {
@@ -519,12 +533,12 @@ static sheaf_status *load_lora(sheaf__model *m, sheaf_source *adapter)
         if (f->a == NULL)
             for (int piece = 0; piece < f->parts && st == NULL; piece++)
                 st = load_part(m, adapter, module, &f->part[piece], piece);
-        else if (adapter == NULL && module->base->role == SHEAF_EMBED)
-            st = normal_factor(m->context->device, f->b, m->options.seed); /* A stays zero */
-        else if (adapter == NULL)
-            st = fresh_factor(m->context->device, f->a,
-                              m->options.seed); /* B stays as allocated: zero */
-        else {
+        else if (adapter == NULL) { /* of a table A is zero, else B */
+            const bool table = module->base->role == SHEAF_EMBED;
+            st = zero_factor(m->context->device, table ? f->a : f->b);
+            TRY(st, table ? normal_factor(m->context->device, f->b, m->options.seed)
+                          : fresh_factor(m->context->device, f->a, m->options.seed));
+        } else {
             st = read_trained(m->context, adapter, module->a_name, f->a);
             TRY(st, read_trained(m->context, adapter, module->b_name, f->b));
         }

@@ -119,10 +119,26 @@ static bool holds_lock_alone(const char *out)
     return alone;
 }
 
+/* What a run may make before its first step, and not every run does. */
+static const char *const before_steps[] = { "reference", "rollouts.jsonl" };
+enum { BEFORE_STEPS = sizeof before_steps / sizeof *before_steps };
+
+static void remove_before_steps(const char *out)
+{
+    for (int i = 0; i < BEFORE_STEPS; i++) {
+        char *path = NULL;
+        sheaf_status_free(sheaf__path_join(&path, out, before_steps[i]));
+        if (path != NULL)
+            remove(path);
+        free(path);
+    }
+}
+
 /* Does a folder have only what a run makes before its first step ends? */
 static bool came_to_nothing(const char *out, char **name, int64_t count)
 {
-    static const char *const made[] = { "checkpoints", "metrics.jsonl", "run.json", "settings" };
+    static const char *const made[] = { "checkpoints", "metrics.jsonl", "run.json",
+                                        "settings",    "reference",     "rollouts.jsonl" };
     bool ours = holds_lock_alone(out), other = false;
     for (int64_t i = 0; i < count && !other; i++) {
         other = !sheaf__path_is_partial(name[i]);
@@ -270,6 +286,8 @@ sheaf_status *sheaf__out_prepare(sheaf__out_folder *f, const char *recipe)
                    "%s: a run was ended here before its first step was done; this one begins anew",
                    o->out);
     TRY(st, take(f));
+    if (st == NULL && f->anew)
+        remove_before_steps(o->out);
     TRY(st, o->resume ? NULL : sheaf__out_settings(f, recipe));
     if (st != NULL && f->lock >= 0 && !o->resume && !f->anew)
         sheaf__out_undo(f);
@@ -305,7 +323,8 @@ void sheaf__out_release(sheaf__out_folder *f)
 
 void sheaf__out_sweep(const sheaf__out_folder *f)
 {
-    static const char *const ours[] = { "settings.", "run.json.", "best.json.", "seen-" };
+    static const char *const ours[] = { "settings.", "run.json.", "best.json.", "reference.",
+                                        "seen-" };
     char **name = NULL;
     int64_t count = 0;
     sheaf_status_free(sheaf__list_dir(&name, &count, f->options->out));
@@ -324,13 +343,14 @@ void sheaf__out_sweep(const sheaf__out_folder *f)
 
 void sheaf__out_undo(const sheaf__out_folder *f)
 {
-    static const char *const made[] = { "reference", "checkpoints/lock", "checkpoints",
-                                        "settings",  "metrics.jsonl",    "run.json" };
+    static const char *const made[] = { "checkpoints/lock", "checkpoints", "settings",
+                                        "metrics.jsonl", "run.json" };
     bool gone = true;
+    remove_before_steps(f->options->out);
     for (size_t i = 0; i < sizeof made / sizeof *made && gone; i++) {
         char *path = NULL;
         sheaf_status_free(sheaf__path_join(&path, f->options->out, made[i]));
-        gone = path != NULL && (remove(path) == 0 || i == 0); /* not every run has it */
+        gone = path != NULL && remove(path) == 0;
         free(path);
     }
     if (f->made)

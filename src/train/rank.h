@@ -53,6 +53,9 @@ void sheaf__rank_close(sheaf__rank *rank);
  *   how     as sheaf__pairs_sums() */
 sheaf_status *sheaf__rank_refer(sheaf__rank *rank, const sheaf__job *job, const char *origin,
                                 const sheaf__evaluate_options *how);
+/* sheaf__reference_check - does another model have the tensors of `own`, so that it may be its
+ * reference? Errors: SHEAF_E_LAYOUT. */
+sheaf_status *sheaf__reference_check(const sheaf_schema *other, const sheaf_schema *own);
 
 /* sheaf__evaluates - do the options have evaluations during training? */
 bool sheaf__evaluates(const sheaf_train_options *options);

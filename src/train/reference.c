@@ -1,9 +1,9 @@
 /* reference.c - the sums of an objective's reference: made once, and kept in OUT/reference, so that
  * a run which goes on need not make them again.
  *
- * The file: 32 hex digits, the hash of all that the sums follow from, then the sums, doubles of
- * this machine: of the rows to train on, of mismatched answers by sample, of the rows of
- * evaluations. */
+ * The file: 32 hex digits, the hash of all that the sums follow from, then the sums, doubles
+ * whose first byte is the lowest: of the rows to train on, of mismatched answers by sample, of the
+ * rows of evaluations. */
 #include "base/base.h"
 #include "base/file.h"
 #include "base/hash.h"
@@ -20,6 +20,15 @@ typedef struct sums {
     char key[KEY + 1];
 } sums;
 
+static void put_numbers(sheaf_text *to, const double *number, int64_t n)
+{
+    uint64_t bits;
+    for (int64_t i = 0; i < n; i++) {
+        memcpy(&bits, &number[i], sizeof bits);
+        sheaf__text_little(to, bits, sizeof bits);
+    }
+}
+
 static sheaf_status *describe(sums *out, const sheaf__rank *rank, const sheaf__job *job,
                               const char *origin)
 {
@@ -33,22 +42,22 @@ static sheaf_status *describe(sums *out, const sheaf__rank *rank, const sheaf__j
     out->mixed = objective->mismatched ? out->samples : 0;
     out->eval = job->eval.data == NULL ? 0 : sheaf_data_rows(job->eval.data);
     out->bytes = (size_t)(out->rows + out->mixed + out->eval) * sizeof(double);
-    sheaf_hasher *hasher = sheaf__hasher_new();
-    if (hasher == NULL)
-        return sheaf__no_memory("hash of a reference");
     const double numbers[] = { (double)out->samples,    (double)out->drawn,  (double)o->micro_batch,
                                (double)o->shuffle,      (double)o->dtype,    (double)o->slices,
                                (double)objective->base, objective->ld_alpha, o->eval_split };
     const char *const texts[] = { origin, sheaf_data_hash(job->train.data),
                                   out->eval == 0 ? "" : sheaf_data_hash(job->eval.data),
                                   sheaf__sums_text(rank->device->sums) };
-    sheaf__hasher_add(hasher, numbers, sizeof numbers);
-    sheaf__hasher_add(hasher, &o->seed, sizeof o->seed);
+    sheaf_text all = { 0 };
+    put_numbers(&all, numbers, sizeof numbers / sizeof *numbers);
+    sheaf__text_little(&all, o->seed, sizeof o->seed);
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-        sheaf__hasher_add(hasher, texts[i], strlen(texts[i]) + 1);
-    sheaf__hash_text(out->key, sheaf__hasher_end(hasher));
-    sheaf__hasher_free(hasher);
-    return NULL;
+        sheaf__text_bytes(&all, texts[i], strlen(texts[i]) + 1);
+    sheaf_status *st = all.failed ? sheaf__no_memory("hash of a reference") : NULL;
+    if (st == NULL)
+        sheaf__hash_text(out->key, sheaf__hash(all.at, all.size));
+    sheaf__text_release(&all);
+    return st;
 }
 
 /* *found: the file was there, and of this run. */
@@ -58,8 +67,11 @@ static void read(bool *found, double *into, const sums *of, const char *path)
     size_t size = 0;
     sheaf_status_free(sheaf__file_read_all(&at, &size, path, KEY + of->bytes));
     *found = at != NULL && size == KEY + of->bytes && memcmp(at, of->key, KEY) == 0;
-    if (*found)
-        memcpy(into, at + KEY, of->bytes);
+    for (size_t i = 0; *found && i < of->bytes / sizeof *into; i++) {
+        const uint64_t bits =
+            sheaf__little((unsigned char *)at + KEY + i * sizeof bits, sizeof bits);
+        memcpy(&into[i], &bits, sizeof bits);
+    }
     free(at);
 }
 
@@ -67,14 +79,14 @@ static sheaf_status *write_all(const double *from, const sums *of, const char *p
 {
     sheaf_text file = { 0 };
     sheaf__text_bytes(&file, of->key, KEY);
-    sheaf__text_bytes(&file, (const char *)from, of->bytes);
+    put_numbers(&file, from, (int64_t)(of->bytes / sizeof *from));
     sheaf_status *st =
         file.failed ? sheaf__no_memory(path) : sheaf__file_write_whole(path, file.at, file.size);
     sheaf__text_release(&file);
     return st;
 }
 
-static sheaf_status *check_tensors(const sheaf_schema *other, const sheaf_schema *own)
+sheaf_status *sheaf__reference_check(const sheaf_schema *other, const sheaf_schema *own)
 {
     for (int64_t i = 0; i < own->count; i++) {
         const sheaf_tensor *is = &own->tensor[i], *was = sheaf_schema_find(other, is->name);
@@ -100,7 +112,7 @@ static sheaf_status *load_other(sheaf__opened *other, sheaf__rank *rank, const s
                                                          .adapter = adapter ? folder : NULL,
                                                          .slices = o->slices,
                                                          .for_training = true });
-    TRY(st, check_tensors(other->schema, job->schema));
+    TRY(st, sheaf__reference_check(other->schema, job->schema));
     TRY(st,
         sheaf__opened_quantise(other, o->quantize, job->selection == NULL ? NULL : sheaf__selected,
                                (void *)job->selection));

@@ -105,7 +105,7 @@ static told train(const sheaf_train_options *o)
 }
 
 /* What a run leaves that was killed while its hosts looked whether they share OUT: no obstacle, and
- * gone with the next. A file of another name is one. */
+ * gone with the next. A file of another name is one. Half-written sums of a reference go, too. */
 TEST(test_out__what_a_look_left_is_swept)
 {
     sheaf_train_options o = options_of(at("two.safetensors"), at("looked"), SHEAF_METHOD_LORA);
@@ -121,6 +121,14 @@ TEST(test_out__what_a_look_left_is_swept)
                 "a folder with files in it");
     assert_int_equal(unlink(at("looked/seen-0123")), 0);
     train(&o);
+    assert_int_equal(sheaf__path_kind(left), SHEAF_PATH_NONE);
+    free(left);
+    CHECK_OK(sheaf__partial_path(&left, at("looked/reference"), "partial", 0));
+    put(left, "half of the sums");
+    o.steps = 2;
+    o.resume = true;
+    CHECK_OK(sheaf_train(&result, &o, "settings: none\n", "steps: 2\n", NULL));
+    sheaf_train_result_release(&result);
     assert_int_equal(sheaf__path_kind(left), SHEAF_PATH_NONE);
     free(left);
 }

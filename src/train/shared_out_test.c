@@ -122,7 +122,7 @@ TEST(test_out__where_nothing_can_be_written)
     put(at("file"), "no folder");
     for (int i = 0; i < 2; i++)
         snprintf(r.folder[i], sizeof r.folder[i], "%s", at("file/run"));
-    CHECK_FAILS(ask(&r, 2), SHEAF_E_IO, "/file/run: ");
+    CHECK_FAILS(ask(&r, 2), SHEAF_E_IO, "/file/run`: ");
 }
 
 FIXTURE(make_scratch, remove_scratch);

@@ -98,6 +98,7 @@ damage() { # damage RUN OFFSET...: bytes of its reference
 }
 check "a run that stops" eval 'run stopped --objective dpo --beta 0.5 --max-time 0.0001 >/dev/null || test $? = 3'
 check "has its reference: a key and a number of each row" test "$(stat -c %s "$work/stopped/reference")" = $((32 + 8 * 48))
+check "little endian, sums of log-probabilities" python3 -c 'import struct, sys; s = struct.unpack("<32x48d", open(sys.argv[1], "rb").read()); sys.exit(any(not -1e3 < x < -1 for x in s))' "$work/stopped/reference"
 for way in 0 "$(seq -s ' ' 38 8 414)"; do # its key, or every number
     kept half
     # shellcheck disable=SC2086
@@ -183,14 +184,45 @@ for way in "" "--tp 2" "--tp 3" "--tp 2 --dp 2" "--place 1,1"; do
     # shellcheck disable=SC2086
     check "eval, beta of the run: $way" as_trained one "$work/pairs.jsonl" --objective dpo $way
 done
-check "of its adapter, on a named model" evaluated --model "$model" --data "$work/pairs.jsonl" --adapter "$work/one/adapter" --objective dpo --beta 0.5
-check "the same" grep -q "^loss $(printf %.6f "$(evals one | cut -d' ' -f1)"), accuracy .* over 24 samples" "$work/stdout"
+# as_named RUN FLAG...: of its adapter alone, on a named model, with flags for the run's settings, eval gives its last loss
+as_named() {
+    local run=$1
+    shift
+    rm -rf "$work/alone" && cp -r "$work/$run/adapter" "$work/alone"
+    evaluated --model "$model" --data "$work/pairs.jsonl" --adapter "$work/alone" --objective dpo "$@" || return 1
+    grep -q "^loss $(printf %.6f "$(evals "$run" | cut -d' ' -f1)"), accuracy .* over 24 samples" "$work/stdout" || { cat "$work/stdout"; return 1; }
+}
+check "of its adapter, on a named model" as_named one --beta 0.5
 check "with other names" grep -q '^rewards/chosen .*, rewards/margins .*, logps/rejected [-0-9.]*$' "$work/stdout"
 check "of all weights" run other --objective dpo --method full --eval-data "$work/pairs.jsonl"
 check "whose reference is their base" as_trained other "$work/pairs.jsonl" --objective dpo
 check "of an adapter that goes on" fresh other "${again[@]}" --eval-data "$work/pairs.jsonl"
 check "whose reference is where it began" as_trained other "$work/pairs.jsonl" --objective dpo --tp 2
 check "or the base, by name" eval '! as_trained other "$work/pairs.jsonl" --objective dpo --reference base >/dev/null'
+sure=(--use-weighting --f-divergence-type alpha_divergence --f-alpha-divergence-coef 0.3)
+check "of pairs that count by how sure the model is, by another divergence" run other --objective dpo "${sure[@]}" --eval-data "$work/pairs.jsonl"
+for way in "" "--tp 3" "--tp 2 --dp 2"; do
+    # shellcheck disable=SC2086
+    check "as the run had it: $way" as_trained other "$work/pairs.jsonl" --objective dpo $way
+done
+check "as flags have it" as_named other "${sure[@]}" --tp 2
+check "without weights they are others" eval '! as_named other "${sure[@]:1}" >/dev/null'
+check "so with another coefficient" eval '! as_named other "${sure[@]:0:4}" 0.6 >/dev/null'
+check "beside another adapter" fresh other --adapter "$work/start/adapter" --objective dpo --beta 0.5 --reference "$work/whole/adapter" --eval-data "$work/pairs.jsonl"
+for way in "" "--tp 3" "--tp 2 --dp 2"; do
+    # shellcheck disable=SC2086
+    check "which the run had: $way" as_trained other "$work/pairs.jsonl" --objective dpo $way
+done
+check "which a flag names" as_named other --beta 0.5 --reference "$work/whole/adapter"
+check "without it they are others" eval '! as_named other --beta 0.5 >/dev/null'
+check "another model" "$sheaf" merge "$model" "$work/start/adapter" "$work/joined" --quiet
+check "beside which" fresh other "${again[@]}" --reference "$work/joined" --eval-data "$work/pairs.jsonl"
+check "which the run had" as_trained other "$work/pairs.jsonl" --objective dpo
+check "which a flag names" as_named other --beta 0.5 --reference "$work/joined"
+runs "of another shape" 3 'the reference: .*mini: .*the tensors of the model' eval "$work/one" "$work/pairs.jsonl" --objective dpo --reference "$work/mini"
+runs "without an objective, weights" 2 '--use-weighting .*expected: none with --objective sft' eval "$work/one" "$work/pairs.jsonl" --use-weighting
+runs "a divergence" 2 '--f-divergence-type .*expected: none with --objective sft' eval "$work/one" "$work/pairs.jsonl" --f-divergence-type forward_kl
+runs "and a reference" 2 '--reference .*expected: none with --objective sft' eval "$work/one" "$work/pairs.jsonl" --reference base
 data=(--model "$model" --data "$work/judged.jsonl")
 check "of kto, whose micro-batches drift" run other --objective kto --eval-data "$work/judged.jsonl"
 data=(--model "$model" --data "$work/pairs.jsonl")

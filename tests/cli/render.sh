@@ -32,6 +32,11 @@ runs "both answers of a pair, of which the prompt's is not learnt" 0 \
     '^[{]"side": "chosen", .*na.*old.*yes<.im_end.>.n", "template": "chatml", "spans": \[[{]"message": 3, "begin": 116, "end": 129, [^{]*[}]\].*[{]"side": "rejected", .*no<.*"spans": \[[{]"message": 3, "begin": 116, "end": 128, [^{]*[}]\].*[{]"side": "undesirable", "text": "p is z", .*"begin": 4, "end": 6,' \
     render --tokenizer "$work/t" --template chatml "$work/pairs.jsonl"
 check "three lines" test "$(wc -l <"$work/stdout")" = 3
+for side in chosen rejected; do # of each the one whose roles do not alternate
+    sed "1s/\"$side\": \[/&{\"role\": \"assistant\", \"content\": \"Hm.\"}, /" "$work/pairs.jsonl" >"$work/half.jsonl"
+    runs "a pair whose $side answer cannot be rendered" 3 'line 1: message 5: .*roles must alternate' render --tokenizer "$work/t" --template llama2 "$work/half.jsonl"
+    check "is not printed, the other record is" test "$(cut -c1-24 "$work/stdout")" = '{"side": "undesirable", '
+done
 
 cat >"$work/bad.jsonl" <<'END'
 {"messages": [{"role": "user", "content": "a"}, {"role": "tool", "content": "b"}, {"role": "tool", "content": "b"}]}
