@@ -3,11 +3,18 @@
 #pragma once
 
 #include "comm/grid.h"
+#include "models/open.h"
 #include "train/options.h"
 #include "train/scaler.h"
 #include "train/select.h"
 #include "train/sets.h"
 #include "train/step.h"
+
+/* Another model or adapter, whose sums are the reference. */
+typedef struct sheaf__other {
+    sheaf__opened opened;
+    char *origin; /* sheaf__origin_text(); of an adapter without the weights, which are the run's */
+} sheaf__other;
 
 /* Shared by all ranks; everything is borrowed. */
 typedef struct sheaf__job {
@@ -20,6 +27,7 @@ typedef struct sheaf__job {
     sheaf__subset train;
     sheaf__subset eval;           /* rows of evaluations; data NULL: none, or unknown */
     sheaf_source *base, *adapter; /* NULL when planning; adapter NULL: fresh factors */
+    const sheaf__other *other;    /* of objective.folder; NULL: none, or planning */
     sheaf_source *forms;          /* says which tensors are quantised; NULL: none */
     int64_t seq;                  /* most positions of a training row */
     /* Images of each row when planning without data; NULL: one, at the towers' own size. */
@@ -47,10 +55,16 @@ typedef struct sheaf__rank {
 sheaf_status *sheaf__rank_open(sheaf__rank *out, const sheaf__grid *grid, int rank,
                                const sheaf__job *job);
 void sheaf__rank_close(sheaf__rank *rank);
+/* sheaf__other_open - `reference DIR`, job->objective.folder, checked against the run's model and
+ * adapter, and hashed. Release also after a failure. Errors: SHEAF_E_LAYOUT, those of
+ * sheaf__open_model(). */
+sheaf_status *sheaf__other_open(sheaf__other *out, const sheaf__job *job);
+void sheaf__other_release(sheaf__other *other);
 /* sheaf__rank_refer - of an objective with a reference (reference.c): its sums, of the model as it
  * begins, before the first step and before a checkpoint is read. Collective.
  *   origin  of the model: sheaf__origin_text()
- *   how     as sheaf__pairs_sums() */
+ *   how     as sheaf__pairs_sums()
+ * After a failure the model has what was read last, and must not be used. */
 sheaf_status *sheaf__rank_refer(sheaf__rank *rank, const sheaf__job *job, const char *origin,
                                 const sheaf__evaluate_options *how);
 /* sheaf__reference_check - does another model have the tensors of `own`, so that it may be its

@@ -7,7 +7,7 @@
 #include "base/base.h"
 #include "base/file.h"
 #include "base/hash.h"
-#include "models/open.h"
+#include "train/origin.h"
 #include "train/rank.h"
 
 enum { KEY = 32 };
@@ -45,7 +45,8 @@ static sheaf_status *describe(sums *out, const sheaf__rank *rank, const sheaf__j
     const double numbers[] = { (double)out->samples,    (double)out->drawn,  (double)o->micro_batch,
                                (double)o->shuffle,      (double)o->dtype,    (double)o->slices,
                                (double)objective->base, objective->ld_alpha, o->eval_split };
-    const char *const texts[] = { origin, sheaf_data_hash(job->train.data),
+    const char *const texts[] = { origin, job->other == NULL ? "" : job->other->origin,
+                                  sheaf_data_hash(job->train.data),
                                   out->eval == 0 ? "" : sheaf_data_hash(job->eval.data),
                                   sheaf__sums_text(rank->device->sums) };
     sheaf_text all = { 0 };
@@ -96,29 +97,90 @@ sheaf_status *sheaf__reference_check(const sheaf_schema *other, const sheaf_sche
                                               "the tensors of the model that is trained"),
                                was == NULL ? "no such tensor" : "another shape");
     }
+    for (int64_t i = 0; i < other->count; i++)
+        if (sheaf_schema_find(own, other->tensor[i].name) == NULL)
+            return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "`reference`"),
+                                              "the tensors of the model that is trained"),
+                               "'%s' beside them", other->tensor[i].name);
     return NULL;
 }
 
-/* Another model's weights in the place of the run's, or another adapter's, of the same rank and
- * targets. */
-static sheaf_status *load_other(sheaf__opened *other, sheaf__rank *rank, const sheaf__job *job)
+enum { TEXT = 512 };
+
+static const char *module_text(char out[TEXT], const sheaf_lora *lora, int i)
+{
+    const sheaf_lora_module *m = i < lora->nmodules ? &lora->module[i] : NULL;
+    if (m == NULL)
+        snprintf(out, TEXT, "no more than %d modules", i);
+    else
+        snprintf(out, TEXT, "'%s' of rank %" PRId64 ", alpha %.17g, scale %.9g%s", m->base->name,
+                 m->rank, m->alpha, (double)m->scale, m->dense && m->parts > 1 ? ", in one" : "");
+    return out;
+}
+
+/* An adapter's factors take the places of the run's. */
+static sheaf_status *check_modules(const sheaf_lora *other, const sheaf_lora *own)
+{
+    char is[TEXT], was[TEXT];
+    sheaf_status *st = NULL;
+    const int own_modules = own == NULL ? 0 : own->nmodules;
+    if (own == NULL)
+        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "`reference`"),
+                                        "a model, as this run trains no adapter"),
+                         "an adapter");
+    for (int i = 0; st == NULL && (i < other->nmodules || i < own_modules); i++)
+        if (strcmp(module_text(is, other, i), module_text(was, own, i)) != 0)
+            st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "`reference`: its modules"),
+                                            "those of the adapter that is trained: %s", was),
+                             "%s", is);
+    return st == NULL ? NULL
+                      : sheaf_try_this(st, "an adapter with its `lora-targets`, `lora-rank` and "
+                                           "`lora-alpha`, or `reference` with what this makes: "
+                                           "sheaf merge MODEL ADAPTER COPY");
+}
+
+/* For the key: every byte of a model; of an adapter its own, as its base is the run's. */
+static sheaf_status *hash_other(sheaf__other *out, const char *folder)
+{
+    sheaf__origin origin;
+    sheaf_status *st =
+        out->opened.adapter != NULL ? NULL : sheaf__hashed_all(out->opened.hashed, 0);
+    sheaf__hashed_stop(out->opened.hashed);
+    if (st != NULL)
+        return st;
+    st = sheaf__origin_begin(&origin, &out->opened, &(sheaf__origin_from){ .model = folder });
+    TRY(st, out->opened.adapter != NULL ? NULL : sheaf__origin_end(&origin));
+    TRY(st, sheaf__origin_text(&out->origin, &origin));
+    sheaf__origin_release(&origin);
+    return st;
+}
+
+sheaf_status *sheaf__other_open(sheaf__other *out, const sheaf__job *job)
 {
     const sheaf_train_options *o = job->options;
     const char *folder = job->objective.folder;
     const bool adapter = sheaf__path_has(folder, "adapter_config.json", SHEAF_PATH_FILE);
-    sheaf_status *st =
-        sheaf__open_model(other, &(sheaf__open_options){ .model = adapter ? o->model : folder,
-                                                         .config = adapter ? o->config : NULL,
-                                                         .adapter = adapter ? folder : NULL,
-                                                         .slices = o->slices,
-                                                         .for_training = true });
-    TRY(st, sheaf__reference_check(other->schema, job->schema));
-    TRY(st,
-        sheaf__opened_quantise(other, o->quantize, job->selection == NULL ? NULL : sheaf__selected,
-                               (void *)job->selection));
-    TRY(st, sheaf__model_load(rank->model, other->weights, other->adapter));
-    st = sheaf_in(st, "%s", folder);
-    return sheaf__agree_groups(rank->model->context, st);
+    sheaf_status *st = sheaf__open_model(
+        &out->opened, &(sheaf__open_options){ .model = adapter ? o->model : folder,
+                                              .config = adapter ? o->config : NULL,
+                                              .adapter = adapter ? folder : NULL,
+                                              .as_stored = adapter && o->resume,
+                                              .slices = o->slices,
+                                              .hashed = true,
+                                              .for_training = true });
+    TRY(st, sheaf__reference_check(out->opened.schema, job->schema));
+    TRY(st, adapter ? check_modules(out->opened.lora, job->lora) : NULL);
+    TRY(st, sheaf__opened_quantise(&out->opened, o->quantize,
+                                   job->selection == NULL ? NULL : sheaf__selected,
+                                   (void *)job->selection));
+    return sheaf_in(TRY(st, hash_other(out, folder)), "%s", folder);
+}
+
+void sheaf__other_release(sheaf__other *other)
+{
+    sheaf__opened_close(&other->opened);
+    free(other->origin);
+    *other = (sheaf__other){ 0 };
 }
 
 /* Of another reference than the model as it begins: that, of which the adapter was left out. */
@@ -134,8 +196,11 @@ static sheaf_status *make(sheaf__rank *rank, const sheaf__job *job, const sums *
 {
     const sheaf__objective *objective = &job->objective;
     const sheaf__references *r = rank->reference;
-    sheaf__opened other = { 0 };
-    sheaf_status *st = objective->folder == NULL ? NULL : load_other(&other, rank, job);
+    sheaf_status *st = NULL;
+    if (job->other != NULL) /* its weights in the place of the run's */
+        st = sheaf__agree_groups(
+            rank->model->context,
+            sheaf__model_load(rank->model, job->other->opened.weights, job->other->opened.adapter));
     TRY(st, sheaf__pairs_sums(r[0].row, rank->model, &job->train, objective, job->options,
                               of->drawn, how));
     if (of->mixed > 0)
@@ -144,9 +209,7 @@ static sheaf_status *make(sheaf__rank *rank, const sheaf__job *job, const sums *
     if (of->eval > 0)
         TRY(st,
             sheaf__pairs_sums(r[1].row, rank->model, &job->eval, objective, job->options, 0, how));
-    TRY(st, begin(rank, job));
-    sheaf__opened_close(&other);
-    return st;
+    return TRY(st, begin(rank, job));
 }
 
 static sheaf_status *take(sheaf__rank *rank, const sheaf__job *job, const sums *of,
@@ -164,7 +227,7 @@ static sheaf_status *take(sheaf__rank *rank, const sheaf__job *job, const sums *
     read(&found, all, of, path);
     st = sheaf__agree_groups(c, found ? NULL : sheaf_fail(SHEAF_E_IO, "%s", path));
     if (st == NULL) /* and the model is not the reference any more */
-        return begin(rank, job);
+        return sheaf__agree_groups(c, begin(rank, job));
     sheaf_status_free(st); /* all make them then */
     st = make(rank, job, of, how);
     if (st == NULL && c->rank == 0 && c->group == 0)
@@ -180,7 +243,8 @@ sheaf_status *sheaf__rank_refer(sheaf__rank *rank, const sheaf__job *job, const 
     sheaf_status *st = NULL;
     if (job->objective.grouped) { /* which keeps the factors, as its completions are not known */
         sheaf__batch_refer(sheaf__stepper_batch(rank->stepper));
-        return sheaf_in(begin(rank, job), "the reference");
+        return sheaf_in(sheaf__agree_groups(rank->model->context, begin(rank, job)),
+                        "the reference");
     }
     st = describe(&of, rank, job, origin);
     TRY(st, sheaf__path_join(&path, job->options->out, "reference"));

@@ -93,6 +93,9 @@ static sheaf_status *know_origin(sheaf__run *r, sheaf_comm *comm, sheaf_status *
     if (st == NULL && (alone || sheaf_comm_rank(comm) == 0)) {
         st = sheaf__origin_end(&r->origin);
         TRY(st, sheaf__opened_compare(r->opened, r->origin.weights));
+        TRY(st, r->job.other == NULL
+                    ? NULL
+                    : sheaf__opened_compare(&r->job.other->opened, r->origin.weights));
         TRY(st, sheaf__origin_text(&r->origin_text, &r->origin));
         sheaf__hashed_stop(r->opened->hashed);
     }
@@ -208,7 +211,7 @@ static sheaf_status *train_rank(void *arg, const sheaf__grid *grid)
                                                            .stop = &r->interrupt,
                                                            .events = me == 0 ? &events : NULL });
     }
-    if (o->resume)
+    if (st == NULL && o->resume)
         st = sheaf__resume_from(&from, r, store, comm, &rank, &s);
     if (st != NULL)
         goto done;
@@ -258,6 +261,7 @@ done:
 typedef struct ingredients {
     sheaf__run_base base;
     sheaf__sets sets;
+    sheaf__other other;
 } ingredients;
 
 /* The saved modules of an adapter lie over the base's own tensors, which are then not at hand. */
@@ -289,6 +293,16 @@ static sheaf_status *open_sets(ingredients *in, const sheaf__run *r, sheaf_train
                         : sheaf__sets_open(&in->sets, o, &in->base.opened.config, hooks->events,
                                            sheaf__control_stop(hooks->control)));
     return st;
+}
+
+static sheaf_status *open_other(sheaf__run *r, ingredients *in)
+{
+    sheaf_status *st = NULL;
+    if (r->job.objective.folder == NULL)
+        return NULL;
+    r->job.other = &in->other;
+    st = sheaf__other_open(&in->other, &r->job);
+    return sheaf__all_agree(r->all, st);
 }
 
 /* All inputs are known: checks the memory needed, and writes OUT. */
@@ -365,7 +379,8 @@ sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *as
                               .sampler = sheaf__sets_samples(o) ? hooks->sampler : NULL,
                               .data_bytes = sheaf__sets_memory(&in.sets) };
         note_sets(&r);
-        st = prepare(&r, &in);
+        st = open_other(&r, &in);
+        TRY(st, prepare(&r, &in));
     }
     if (st == NULL) {
         r.job.base = in.base.opened.weights;
@@ -388,6 +403,7 @@ sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *as
     free(r.origin_text);
     sheaf__origin_release(&r.origin);
     sheaf__sets_close(&in.sets);
+    sheaf__other_release(&in.other);
     sheaf__run_base_release(&in.base);
     return st;
 }

@@ -111,6 +111,19 @@ kept half
 rm -rf "$work"/half/checkpoints/step-*
 check "damaged before the first step" damage half 39
 runs "is found" 3 'step 1: rewards.*expected: +0: the reference is the model as it begins' train --out "$work/half" --resume --max-time 0
+kept half
+rm "$work/half/reference" && mkdir "$work/half/reference"
+runs "one that cannot be kept ends the run" 3 'half/reference' train --out "$work/half" --resume --max-time 0
+check "as it was" test ! -e "$work/half/adapter"
+kept half # as if it was killed after its sums
+rm -rf "$work"/half/checkpoints/step-*
+: >"$work/half/metrics.jsonl"
+echo '{}' >"$work/half/rollouts.jsonl"
+damage half 39
+runs "one without a step begins anew" 0 'begins anew.*step 3/3' train "${data[@]}" --seed 3 --out "$work/half" --lora-targets all-linear \
+    --lora-rank 4 --steps 3 --micro-batch 2 --accumulate 4 --lr 1e-2 --objective dpo --beta 0.5
+check "with sums of its own" equal whole half
+absent "and nothing of the other's" "$work/half/rollouts.jsonl"
 runs "with no other beta" 2 '--beta cannot change.*expected: +0.5' train --out "$work/half" --resume --steps 4 --beta 0.1
 runs "nor objective" 2 '--objective cannot change.*expected: +dpo' train --out "$work/half" --resume --steps 4 --objective ipo
 
@@ -145,6 +158,31 @@ check "which is named" grep -q "the reference is $work/whole/adapter" "$work/sai
 check "makes another run" eval 'fresh one --adapter "$work/start/adapter" --objective dpo --beta 0.5 && ! equal one other'
 check "an adapter that is its own reference" fresh one "${again[@]}" --reference "$work/whole/adapter" --tp 2 --dp 2
 check "is the start" equal one start
+refers=(--objective dpo --beta 0.5 --reference)
+check "a new adapter beside another" run one "${refers[@]}" "$work/whole/adapter"
+cp -r "$work/whole/adapter" "$work/changed"
+stopped() { run half "${refers[@]}" "$work/changed" --max-time 0.0001 >/dev/null || test $? = 3; }
+check "stopped" stopped
+rm -rf "$work"/half/checkpoints/step-*
+runs "begins where new ones do" 0 'step 3/3' train --out "$work/half" --resume --max-time 0
+check "when its sums are there already" equal one half
+check "stopped again" stopped
+rm -rf "$work"/half/checkpoints/step-* "$work/changed"
+cp -r "$work/start/adapter" "$work/changed"
+runs "with another one in its place" 0 'step 3/3' train --out "$work/half" --resume --max-time 0
+check "it has the sums of that" eval 'run other "${refers[@]}" "$work/changed" && equal half other && ! equal one other'
+unlike=(train "${data[@]}" --steps 1 --out "$work/no" "${refers[@]}" "$work/whole/adapter")
+runs "of another rank" 3 'whole/adapter: --reference: its modules.*rank 8, .*found: .*rank 4, .*sheaf merge' "${unlike[@]}" --lora-targets all-linear --lora-rank 8 --lora-alpha 16
+runs "of another alpha" 3 'its modules.*rank 4, alpha 5, ' "${unlike[@]}" --lora-targets all-linear --lora-rank 4 --lora-alpha 5
+runs "of another scale" 3 'its modules.*rank 4, .*scale 4' "${unlike[@]}" --lora-targets all-linear --lora-rank 4 --lora-rslora
+runs "of more modules" 3 'expected: .*layers.1.self_attn.q_proj.*found: .*layers.0.self_attn.k_proj' "${unlike[@]}" --lora-targets q_proj --lora-rank 4
+runs "where no adapter is trained" 3 'expected: +a model, as this run trains no adapter' "${unlike[@]}" --method full
+check "a model of other weights" "$sheaf" init "$SHEAF_SOURCE_ROOT/demo/model.json" "$work/second" --seed 2 --quiet
+data=(--model "$work/second" --data "$work/pairs.jsonl")
+check "its adapter" run other --objective orpo --steps 1
+data=(--model "$model" --data "$work/pairs.jsonl")
+runs "is of another base" 3 'other/adapter: its base.*fingerprint' train "${data[@]}" --steps 1 --out "$work/no" "${refers[@]}" "$work/other/adapter" \
+    --lora-targets all-linear --lora-rank 4
 check "another model, whose bytes are the base's" eval 'cp -r "$model" "$work/copy" && fresh one "${again[@]}" --reference "$work/copy"'
 check "is the base" equal one base
 check "one of another shape" "$sheaf" init mini "$work/mini" --seed 1 --quiet
