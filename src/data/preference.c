@@ -187,6 +187,10 @@ static sheaf_status *from_swift(json_t **out, json_t *record, int k)
     const json_t *const both[] = { messages, other };
     if (json_is_array(other))
         return implicit(out, record, both, k);
+    if (json_is_string(json_array_get(answer, 0)))
+        return sheaf_try_this(
+            sheaf__bad_field("rejected_response", "one answer", "a list of texts"),
+            "a record with the same messages for each of them");
     const size_t n = json_array_size(messages);
     return converse(out, record, slice(messages, 0, n == 0 ? 0 : n - 1),
                     k == 0 ? slice(messages, n == 0 ? 0 : n - 1, n) : messages_of(answer),

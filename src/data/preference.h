@@ -40,5 +40,5 @@ sheaf_status *sheaf__preference_read(sheaf__text_record *out, const sheaf_data_o
                                      bool *desirable, json_t *record, int side);
 
 /* Where pairs are judged answers, the rejected ones of so many pairs follow the chosen ones, as TRL
- * has them: a prompt must not stand beside its own other answer. */
+ * has them, so that in this order no prompt of a full block stands beside its own other answer. */
 enum { SHEAF__UNPAIRED = 1000 };

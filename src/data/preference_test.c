@@ -375,6 +375,8 @@ static const struct {
     { "{\"messages\": [], \"rejected_response\": \"No.\"}", "field 'messages' | an answer behind" },
     { "{\"messages\": [" ASK "," SAY("Yes.") "], \"rejected_response\": 7}",
       "messages[1].role' | a string, the name of a role | a number" },
+    { "{\"messages\": [" ASK "," SAY("Yes.") "], \"rejected_response\": [\"No.\", \"Never.\"]}",
+      "field 'rejected_response' | one answer | a list of texts | a record with the same messages" },
     { "{\"prompt\": \"Is it?\", " LISTS(ASK "," SAY("Yes."), ASK "," SAY("No.")) "}",
       "field 'prompt' | the text of the first user's message in \"chosen\" | another text" },
     { "{\"prompt\": \"Is ice cold?\", \"chosen\": \"Yes.\", \"rejected\": [" SAY("No.") "]}",

@@ -31,12 +31,17 @@ static bool has_room(sheaf__records *r)
 
 sheaf_status *sheaf__records_move(sheaf__records *to, sheaf__records *from)
 {
+    const int64_t held = from->memory - from->capacity * (int64_t)sizeof *from->record;
     int64_t moved = 0;
     while (moved < from->count && has_room(to))
         to->record[to->count++] = from->record[moved++];
     from->count -= moved;
     memmove(from->record, from->record + moved, (size_t)from->count * sizeof *from->record);
-    return from->count == 0 ? NULL : sheaf__no_memory("records of the data set");
+    if (from->count > 0)
+        return sheaf__no_memory("records of the data set");
+    to->memory += held; /* turns and texts */
+    from->memory -= held;
+    return NULL;
 }
 
 /* A record's turns and texts lie in one block, which begins with the turns. */

@@ -281,6 +281,23 @@ TEST(test_json__every_form_is_read)
     sheaf__records_release(&r);
 }
 
+/* Chosen answers, then rejected ones, hold what they hold side by side. */
+TEST(test_json__pairs_apart_take_as_much_memory)
+{
+    static const char pairs[] =
+        "{\"prompt\": \"Q\", \"chosen\": \"a longer answer\", \"rejected\": \"b\"}\n"
+        "{\"prompt\": \"R\", \"chosen\": \"c\", \"rejected\": \"another long answer\"}\n";
+    sheaf__records side_by_side, apart;
+    read_ok(&side_by_side, pairs, &(sheaf__records_options){ .pairs = true });
+    read_ok(&apart, pairs, &(sheaf__records_options){ .judged = true });
+    assert_int_equal(apart.count, 4);
+    check_record(nth(&apart, 1), NULL, "R", "c");
+    check_record(nth(&apart, 2), NULL, "Q", "b");
+    assert_int_equal(apart.memory, side_by_side.memory);
+    sheaf__records_release(&side_by_side);
+    sheaf__records_release(&apart);
+}
+
 TEST(test_json__an_array_is_read_entry_by_entry)
 {
     make_images();
