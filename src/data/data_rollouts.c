@@ -1,6 +1,7 @@
 /* data_rollouts.c - data sets that a run makes itself: the prompts that it answers, and the
  * completions of a step. */
 #include "base/base.h"
+#include "base/hash.h"
 #include "base/json.h"
 #include "data/rollout.h"
 
@@ -28,8 +29,30 @@ static sheaf_status *finish(sheaf_data **out, sheaf_status *st)
     return st;
 }
 
+/* Of the data's own hash and the answers that there are. */
+static sheaf_status *hash_answers(sheaf_data *data, const char *const *answer)
+{
+    sheaf_hasher *hasher = sheaf__hasher_new();
+    bool any = false;
+    if (hasher == NULL)
+        return sheaf__no_memory("prompts");
+    sheaf__hasher_add(hasher, data->hash, sizeof data->hash);
+    for (int64_t i = 0; i < data->rows; i++) {
+        if (answer[i] == NULL)
+            continue;
+        any = true;
+        sheaf__hasher_add(hasher, &i, sizeof i);
+        sheaf__hasher_add(hasher, answer[i], strlen(answer[i]) + 1);
+    }
+    if (any)
+        sheaf__hash_text(data->hash, sheaf__hasher_end(hasher));
+    sheaf__hasher_free(hasher);
+    return NULL;
+}
+
 sheaf_status *sheaf_data_prompts(sheaf_data **out, const sheaf_config *config,
-                                 const int32_t *const *ids, const int64_t *n, int64_t rows)
+                                 const int32_t *const *ids, const int64_t *n,
+                                 const char *const *answer, int64_t rows)
 {
     sheaf_status *st = new_data(out, config);
     for (int64_t i = 0; i < rows && st == NULL; i++) {
@@ -42,7 +65,12 @@ sheaf_status *sheaf_data_prompts(sheaf_data **out, const sheaf_config *config,
         data->tokens += n[i];
         data->begin[++data->rows] = data->tokens;
     }
-    return finish(out, st);
+    st = finish(out, st);
+    if (st == NULL && answer != NULL && (st = hash_answers(*out, answer)) != NULL) {
+        sheaf_data_close(*out);
+        *out = NULL;
+    }
+    return st;
 }
 
 sheaf_status *sheaf_data_rollouts(sheaf_data **out, const sheaf_config *config, const char *text,

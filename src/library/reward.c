@@ -1,11 +1,15 @@
 /* reward.c - see reward.h. */
 #include "library/reward.h"
 
+#include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
+#include <pthread.h>
 #include <signal.h>
-#include <spawn.h>
+#include <strings.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,13 +18,16 @@
 #include "base/json.h"
 #include "base/json_write.h"
 
-extern char **environ;
-
 /* ---- the list ---- */
 
 static sheaf_status *read_one(struct sheaf__reward *out, const char *at, size_t n)
 {
     static const char regex[] = "regex:";
+    for (; n > 0 && isspace((unsigned char)*at); n--)
+        at++;
+    const bool is_regex = n >= sizeof regex - 1 && memcmp(at, regex, sizeof regex - 1) == 0;
+    while (n > 0 && !is_regex && isspace((unsigned char)at[n - 1])) /* a pattern's are its own */
+        n--;
     out->weight = 1;
     out->text = strndup(at, n);
     if (out->text == NULL)
@@ -28,10 +35,15 @@ static sheaf_status *read_one(struct sheaf__reward *out, const char *at, size_t 
     out->kind = SHEAF__REWARD_PROGRAM;
     if (strcmp(out->text, "exact") == 0)
         out->kind = SHEAF__REWARD_EXACT;
-    else if (n == 0)
-        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`reward`"),
-                              "exact, regex:PATTERN or a command, with \";\" between several");
-    if (strncmp(out->text, regex, sizeof regex - 1) != 0)
+    else if (!is_regex && (n == 0 || strncasecmp(out->text, "regex", 5) == 0 ||
+                           strncasecmp(out->text, "exact", 5) == 0))
+        return sheaf_try_this(
+            sheaf_found(
+                sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`reward`"),
+                               "exact, regex:PATTERN or a command, with \";\" between several"),
+                "'%s'", out->text),
+            "./ before the name of a command that begins so");
+    if (!is_regex)
         return NULL;
     if (regcomp(&out->pattern, out->text + sizeof regex - 1, REG_EXTENDED | REG_NOSUB) != 0)
         return sheaf_found(
@@ -117,42 +129,75 @@ static sheaf_status *write_input(int fd, const sheaf__judged *of, int64_t n)
     return st;
 }
 
+/* In the new process, which ends with this one and whose memory is this one's until it is another
+ * program: a copy of a large one takes long. */
+static _Noreturn void become(const char *command, int in, int out, pid_t parent)
+{
+    static const int taken[] = { SIGINT,  SIGTERM, SIGHUP,  SIGUSR1,
+                                 SIGUSR2, SIGXCPU, SIGPIPE, SIGXFSZ };
+    sigset_t none;
+    sigemptyset(&none);
+    setpgid(0, 0);
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == parent && dup2(in, 0) == 0 &&
+        dup2(out, 1) == 1) {
+        fcntl(0, F_SETFD, 0); /* dup2() leaves a number that is right as it is */
+        fcntl(1, F_SETFD, 0);
+        for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
+            sigaction(taken[i], &(struct sigaction){ .sa_handler = SIG_DFL }, NULL);
+        sigprocmask(SIG_SETMASK, &none, NULL);
+        execl("/bin/sh", "sh", "-c", command, (char *)NULL);
+    }
+    _Exit(127); /* the new process alone */
+}
+
 /* Starts the command in a group of its own. */
 static sheaf_status *start(pid_t *child, const char *command, int in, int out)
 {
-    char *const argv[] = { "sh", "-c", (char *)command, NULL };
-    posix_spawn_file_actions_t files;
-    posix_spawnattr_t how;
-    posix_spawn_file_actions_init(&files);
-    posix_spawnattr_init(&how);
-    posix_spawn_file_actions_adddup2(&files, in, 0);
-    posix_spawn_file_actions_adddup2(&files, out, 1);
-    posix_spawnattr_setflags(&how, POSIX_SPAWN_SETPGROUP);
-    posix_spawnattr_setpgroup(&how, 0);
-    const int error = posix_spawn(child, "/bin/sh", &files, &how, argv, environ);
-    posix_spawn_file_actions_destroy(&files);
-    posix_spawnattr_destroy(&how);
-    return error == 0 ? NULL : failed(command, "it cannot be started: error %lld", error);
+    const pid_t parent = getpid();
+    sigset_t every, before; /* signals wait until the child has reset its handlers */
+    sigfillset(&every);
+    pthread_sigmask(SIG_SETMASK, &every, &before);
+    *child = vfork();
+    if (*child == 0)
+        become(command, in, out, parent);
+    const int error = errno;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return *child > 0 ? NULL : failed(command, "it cannot be started: error %lld", error);
 }
 
+static bool is_stopped(const sheaf__rewards *r)
+{
+    bool stopped = false;
+    for (int i = 0; i < 2; i++)
+        stopped = stopped || (r->stop[i] != NULL && atomic_load(r->stop[i]) != 0);
+    return stopped;
+}
+
+/* Nothing of its group is left, whatever it has put in the background. */
 static sheaf_status *wait_for(const sheaf__rewards *r, const char *command, pid_t child)
 {
     const double began = sheaf__seconds();
+    bool stopped = false, late = false;
+    siginfo_t info = { 0 };
     int status = 0;
-    for (;;) {
-        const pid_t ended = waitpid(child, &status, WNOHANG);
-        if (ended == child)
-            break;
-        if (ended < 0 && errno != EINTR)
+    while (info.si_pid != child && !stopped && !late) {
+        if (waitid(P_PID, (id_t)child, &info, WEXITED | WNOHANG | WNOWAIT) != 0 && errno != EINTR)
             return failed(command, "it is gone: error %lld", errno);
-        if (sheaf__seconds() - began > r->seconds) {
-            kill(-child, SIGKILL);
-            waitpid(child, &status, 0);
-            return sheaf_try_this(failed(command, "nothing within %lld s", (long long)r->seconds),
-                                  "a larger `reward-time`");
-        }
+        if (info.si_pid == child)
+            break;
+        stopped = is_stopped(r);
+        late = sheaf__seconds() - began > r->seconds;
         usleep(1000);
     }
+    kill(-child, SIGKILL); /* before its number may be another one's */
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+        ;
+    if (stopped)
+        return sheaf_found(sheaf_fail(SHEAF_E_STOPPED, "`reward %s`", command),
+                           "a request to stop");
+    if (late)
+        return sheaf_try_this(failed(command, "nothing within %lld s", (long long)r->seconds),
+                              "a larger `reward-time`");
     return WIFEXITED(status) && WEXITSTATUS(status) == 0
                ? NULL
                : failed(command, WIFEXITED(status) ? "exit code %lld" : "a signal ended it: %lld",

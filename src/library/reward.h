@@ -3,10 +3,14 @@
  * A list with ";" of: "exact", 1 where a completion is the record's answer, else 0;
  * "regex:PATTERN", 1 where it has a match of the extended regular expression; else a command for
  * the shell, which reads a JSON object a line, {"prompt", "completion", "expected", "truncated",
- * "step"}, and writes for each a line with a number, or null: none. Every batch starts it anew. */
+ * "step"}, and writes for each a line with a number, or null: none. Every batch starts it anew; it
+ * ends with its batch, with all that it started; where the run is killed, only the shell does, or
+ * what it becomes by "exec". Blanks around an entry do not count, but behind a
+ * pattern. */
 #pragma once
 
 #include <regex.h>
+#include <stdatomic.h>
 
 #include "base/base.h"
 
@@ -20,7 +24,8 @@ typedef struct sheaf__rewards {
         regex_t pattern;
         double weight;
     } of[SHEAF__MOST_REWARDS];
-    double seconds; /* that a program has for a batch */
+    double seconds;            /* that a program has for a batch */
+    const atomic_int *stop[2]; /* one is not 0: it is killed; each may be NULL */
 } sheaf__rewards;
 
 /* One completion. Texts may be NULL. */
@@ -30,12 +35,12 @@ typedef struct sheaf__judged {
     int64_t step;
 } sheaf__judged;
 
-/* sheaf__rewards_open - weights: with ","; NULL or empty: 1 each. Errors: SHEAF_E_ARG. Close also
- * after a failure. */
+/* sheaf__rewards_open - weights: with ","; NULL or empty: 1 each; `stop` is NULL. Errors:
+ * SHEAF_E_ARG. Close also after a failure. */
 sheaf_status *sheaf__rewards_open(sheaf__rewards *out, const char *list, const char *weights,
                                   double seconds);
 void sheaf__rewards_close(sheaf__rewards *rewards);
 /* sheaf__rewards_judge - out[n]: the weighted sum of what is not none; NaN: all are. Errors:
- * SHEAF_E_DATA naming the program and line, SHEAF_E_IO. */
+ * SHEAF_E_DATA naming the program and line, SHEAF_E_IO, SHEAF_E_STOPPED. */
 sheaf_status *sheaf__rewards_judge(double *out, const sheaf__rewards *rewards,
                                    const sheaf__judged *of, int64_t n);

@@ -17,6 +17,7 @@ static sheaf_status *open_prompts(void *self, sheaf_data **out, const sheaf_trai
     s->options = o;
     sheaf_status *st =
         sheaf__rewards_open(&s->rewards, group->reward, group->reward_weights, group->reward_time);
+    memcpy(s->rewards.stop, s->stop, sizeof s->stop);
     TRY(st, sheaf__codec_open(&s->codec, config,
                               &(sheaf__codec_options){ .folder = own ? o->model : o->tokens_in,
                                                        .tokenizer = own ? o->tokenizer : NULL,
@@ -34,18 +35,21 @@ static sheaf_status *open_prompts(void *self, sheaf_data **out, const sheaf_trai
     const int64_t rows = st == NULL ? s->prompts.count : 0;
     const int32_t **ids = malloc(((size_t)rows + 1) * sizeof *ids);
     int64_t *n = malloc(((size_t)rows + 1) * sizeof *n);
-    if (st == NULL && (ids == NULL || n == NULL))
+    const char **answer = malloc(((size_t)rows + 1) * sizeof *answer);
+    if (st == NULL && (ids == NULL || n == NULL || answer == NULL))
         st = sheaf__no_memory("prompts");
     for (int64_t i = 0; i < rows && st == NULL; i++) {
         ids[i] = s->prompts.prompt[i].ids;
         n[i] = s->prompts.prompt[i].n;
+        answer[i] = s->prompts.about[i].expected;
         if (s->prompts.prompt[i].pictures > 0 || s->prompts.prompt[i].embed != NULL)
             st = sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "`reward`"),
                                 "prompts without pictures");
     }
-    TRY(st, sheaf_data_prompts(out, config, ids, n, rows));
+    TRY(st, sheaf_data_prompts(out, config, ids, n, answer, rows));
     free(ids);
     free(n);
+    free(answer);
     return st;
 }
 
@@ -164,9 +168,11 @@ static sheaf_status *sample(void *self, char **text, size_t *size, sheaf__model 
     return st;
 }
 
-void sheaf__run_sampler_begin(sheaf__run_sampler *out)
+void sheaf__run_sampler_begin(sheaf__run_sampler *out, const atomic_int *stop,
+                              const atomic_int *enough)
 {
-    *out = (sheaf__run_sampler){ .sampler = { out, open_prompts, sample } };
+    *out =
+        (sheaf__run_sampler){ .sampler = { out, open_prompts, sample }, .stop = { stop, enough } };
 }
 
 void sheaf__run_sampler_close(sheaf__run_sampler *s)

@@ -11,8 +11,11 @@ typedef struct sheaf__run_sampler {
     sheaf__prompts prompts;
     sheaf__rewards rewards;
     const sheaf_train_options *options;
+    const atomic_int *stop[2]; /* as of its rewards */
 } sheaf__run_sampler;
 
-/* sheaf__run_sampler_begin - `out` must not move. Close it also if it was not used. */
-void sheaf__run_sampler_begin(sheaf__run_sampler *out);
+/* sheaf__run_sampler_begin - `out` must not move. stop, enough: not 0: a program that gives rewards
+ * is killed, SHEAF_E_STOPPED; each may be NULL. Close it also if it was not used. */
+void sheaf__run_sampler_begin(sheaf__run_sampler *out, const atomic_int *stop,
+                              const atomic_int *enough);
 void sheaf__run_sampler_close(sheaf__run_sampler *sampler);

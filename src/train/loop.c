@@ -332,6 +332,12 @@ sheaf_status *sheaf__loop(sheaf__run *r, sheaf__rank *rank, sheaf_checkpoints *s
             sheaf_schedule_rate(&schedule, o->lr, done - rank->scaler.skipped);
         bool save_now = false;
         st = take_step(r, rank, comm, s, done, lr);
+        stop = st != NULL && sheaf_status_code(st) == SHEAF_E_STOPPED;
+        if (stop) { /* while its completions were judged: nothing has changed */
+            sheaf_status_free(st);
+            st = NULL;
+            break;
+        }
         if (st != NULL) {
             if (sheaf_status_code(st) != SHEAF_E_NUMBER) /* which names the step itself */
                 st = sheaf_in(st, "step %" PRId64, done + 1);
@@ -353,7 +359,7 @@ sheaf_status *sheaf__loop(sheaf__run *r, sheaf__rank *rank, sheaf_checkpoints *s
         if (st == NULL && is_due(o->export_every, done))
             st = export_step(r, comm, done, false);
     }
-    if (st == NULL && saved_at != done)
+    if (st == NULL && saved_at != done && (done > 0 || !stop))
         st = sheaf__run_state_write(r, store, comm, s, done);
     if (st == NULL && stop && (done < o->steps || found.stopped) && !out_of_patience(r, &s->evals))
         return stopped(r, done);

@@ -61,9 +61,12 @@ runs "a line of the log that lost a number" 3 'rollouts.jsonl: line 3.*expected:
 # ---- completions that are sampled ----
 for ((i = 0; i < 6; i++)); do printf '{"prompt": "%0*d is", "completion": "e"}\n' $((2 + i)) $i; done >"$work/prompts.jsonl"
 cat >"$work/judge" <<'END'
-import json, sys
+import json, os, sys, time
 for line in sys.stdin:
     r = json.loads(line)
+    if r["step"] == 3 and os.path.exists(sys.argv[0] + ".stalls"):
+        os.rename(sys.argv[0] + ".stalls", sys.argv[0] + ".stalled")
+        time.sleep(50)
     print("null" if r["completion"] == "" else r["completion"].count("e") - len(r["completion"]) / 10)
 END
 sampled() { # sampled OUT FLAG...
@@ -72,7 +75,7 @@ sampled() { # sampled OUT FLAG...
     rm -rf "$out"
     [[ " $* " == *" --method full "* ]] || set -- --lora-targets all-linear --lora-rank 4 "$@"
     [[ " $* " == *" --steps "* || " $* " == *" --epochs "* ]] || set -- --steps 4 "$@"
-    "$sheaf" train "$model" "$work/prompts.jsonl" --objective grpo --reward "exact;regex:[aeiou].*[aeiou];python3 $work/judge" --reward-weights 1,0.5,0.25 \
+    "$sheaf" train "$model" "$work/prompts.jsonl" --objective grpo --reward "exact;regex:[aeiou].*[aeiou];exec python3 $work/judge" --reward-weights 1,0.5,0.25 \
         --generations 4 --max-new 10 --seed 3 --out "$out" --micro-batch 2 --accumulate 4 --lr 1e-2 --schedule constant --warmup 0 --save-every 1 "$@" \
         >"$work/said" 2>&1 || { local code=$?; cat "$work/said"; return $code; }
 }
@@ -114,6 +117,32 @@ for lines in 8 16; do
     check "the same bytes" same
 done
 cp -r "$work/one" "$work/whole"
+stalled() { # stalled SIGNAL: sent while the third batch is judged, which takes long
+    local child code=0
+    rm -rf "$work/other" "$work/judge.stalled"
+    touch "$work/judge.stalls"
+    sampled other &
+    child=$!
+    while [ ! -e "$work/judge.stalled" ]; do sleep 0.01; kill -0 $child 2>/dev/null || break; done
+    SECONDS=0
+    pkill "-$1" -P $child
+    wait $child || code=$?
+    sleep 0.2
+    [ $code -gt 0 ] && [ $SECONDS -lt 10 ] && ! pgrep -f "$work/judge\$" || { echo "code $code, $SECONDS s"; cat "$work/said"; pkill -f "$work/judge\$"; return 1; }
+}
+goes_on() { "$sheaf" train --resume --out "$work/other" >"$work/said" 2>&1 || { cat "$work/said"; return 1; }; }
+check "stopped while a program judges" stalled TERM
+check "it says so" grep 'asked to stop after step 2' "$work/said"
+check "and goes on" goes_on
+check "to the same bytes" same
+check "killed while a program judges, which ends, too" stalled KILL
+check "and goes on" goes_on
+check "to the same bytes" same
+check "a run that stops" sampled other --steps 2
+cp "$work/prompts.jsonl" "$work/as_given.jsonl"
+sed -i '4s/"completion": "e"/"completion": "f"/' "$work/prompts.jsonl"
+runs "an answer that is another one now" '2|3' 'data' train --resume --out "$work/other" --steps 4
+cp "$work/as_given.jsonl" "$work/prompts.jsonl"
 damaged() { # damaged WHAT EXPRESSION EXPECTED: the third batch is in the log of a run that stopped after two, and edited
     check "$1: a run that stops" sampled other --steps 2
     sed -n 17,24p "$work/whole/rollouts.jsonl" | sed -E "$2" >>"$work/other/rollouts.jsonl"
@@ -134,7 +163,14 @@ unsampled "one that says too little" 3 'found: +1 lines' "${online[@]}" --genera
 unsampled "one that says something else" 3 'found: +another thing on line 2' "${online[@]}" --generations 2 --reward 'echo 1 && echo good'
 unsampled "one that says too much" 3 'found: +more than 4 lines' "${online[@]}" --generations 2 --reward 'seq 5'
 unsampled "one that does not end" 3 'found: +nothing within 1 s.*try: +a larger --reward-time' "${online[@]}" --generations 2 --reward 'sleep 50' --reward-time 1
+unsampled "signals are its own" 3 'found: +a signal ended it: 13' "${online[@]}" --generations 2 --reward 'kill -PIPE $$; seq 4'
+unsampled "one that leaves another one" 0 '' "${online[@]}" --generations 2 --reward "sleep 60.$$ & seq 4"
+check "which ends with it" eval '! pgrep -f "sleep 60.$$"'
+unsampled "blanks around a rule" 0 '' "${online[@]}" --generations 2 --reward ' exact ; regex:a '
 rm -rf "$work/no"
+for like in 'regexp:a' 'Exact' 'exact:a' 'exact;;seq 4'; do
+    runs "no rule: $like" 2 '--reward .*expected: exact, regex:PATTERN or a command' "${online[@]}" --generations 2 --reward "$like"
+done
 runs "no pattern" 2 '--reward .*expected: an extended regular expression' "${online[@]}" --generations 2 --reward 'regex:('
 runs "a weight for two" 2 '--reward-weights .*expected: a number for each' "${online[@]}" --generations 2 --reward 'exact;true' --reward-weights 1
 runs "three of a prompt in a step of four" 2 '--generations .*expected: 2 or more, a divisor of' "${online[@]}" --reward exact --generations 3
