@@ -230,7 +230,7 @@ as_named() {
     evaluated --model "$model" --data "$work/pairs.jsonl" --adapter "$work/alone" --objective dpo "$@" || return 1
     grep -q "^loss $(printf %.6f "$(evals "$run" | cut -d' ' -f1)"), accuracy .* over 24 samples" "$work/stdout" || { cat "$work/stdout"; return 1; }
 }
-check "of its adapter, on a named model" as_named one --beta 0.5
+check "of its adapter, on a named model" as_named one --use-weighting
 check "with other names" grep -q '^rewards/chosen .*, rewards/margins .*, logps/rejected [-0-9.]*$' "$work/stdout"
 check "of all weights" run other --objective dpo --method full --eval-data "$work/pairs.jsonl"
 check "whose reference is their base" as_trained other "$work/pairs.jsonl" --objective dpo
