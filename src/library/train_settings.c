@@ -261,25 +261,28 @@ static const sheaf__setting rows[] = {
     { "loss-weights", TEXT | FIXED | LATE, AT(objective.loss_weights),
       "weights of `loss-type`'s losses (default 1 each)", "X,Y" },
     { "beta", NUMBER | FIXED | LATE, AT(objective.beta),
-      "how far the objective lets the model go from its reference: less for larger values (default 0.1, of simpo 2)" },
+      "how far the objective lets the model go from its reference: less for larger values (default 0.1, of simpo 2, of rloo 0.05, of grpo none); -1 of rloo: no reference",
+      .min = -1 },
     { "reference", TEXT | FIXED | LATE, AT(objective.reference),
       "what dpo compares the model with: start, the model as the run begins (default), base, without `adapter`, or the folder of another model or adapter",
       "WHICH" },
     { "simpo-gamma", NUMBER | FIXED | LATE, AT(objective.simpo_gamma),
-      "margin that simpo asks for (default 0.5)" },
+      "margin that simpo asks for (default 0.5)", .above = true },
     { "cpo-alpha", NUMBER | FIXED | LATE, AT(objective.cpo_alpha),
       "share of the chosen answers' cross-entropy beside cpo and simpo (default 1 of cpo, none of simpo); -1: none",
       .min = -1 },
     { "desirable-weight", NUMBER | FIXED | LATE, AT(objective.desirable),
-      "what desirable answers count in kto (default 1)" },
+      "what desirable answers count in kto (default 1)", .above = true },
     { "undesirable-weight", NUMBER | FIXED | LATE, AT(objective.undesirable),
-      "what undesirable answers count in kto (default 1)" },
+      "what undesirable answers count in kto (default 1)", .above = true },
     { "orpo-answers", FLAG | FIXED | LATE, AT(objective.answers),
       "orpo's cross-entropy is that of the chosen answers alone, as in the paper; default: of their prompts, too" },
     { "ld-alpha", NUMBER | FIXED | LATE, AT(objective.ld_alpha),
-      "what tokens beyond the shorter answer of a pair count (default 1)", .max = 1 },
+      "what tokens beyond the shorter answer of a pair count (default 1)", .max = 1,
+      .above = true },
     { "epsilon", NUMBER | FIXED | LATE, AT(objective.group.epsilon),
-      "grpo, rloo: how far below 1 a token's ratio still counts, and above (default 0.2)" },
+      "grpo, rloo: how far below 1 a token's ratio still counts, and above (default 0.2)",
+      .above = true },
     { "epsilon-high", NUMBER | FIXED | LATE, AT(objective.group.epsilon_high),
       "grpo, rloo: how far above 1, if not as `epsilon`; of cispo the largest ratio" },
     { "delta", NUMBER | FIXED | LATE, AT(objective.group.delta),
@@ -294,7 +297,8 @@ static const sheaf__setting rows[] = {
     { "max-new", COUNT | FIXED | LATE, AT(objective.group.max_new),
       "grpo, rloo: most tokens of a completion", .max = 1e8 },
     { "temperature", NUMBER | FIXED | LATE, AT(objective.group.temperature),
-      "grpo, rloo: what logits are divided by, in sampling and in the loss (default 1)" },
+      "grpo, rloo: what logits are divided by, in sampling and in the loss (default 1)",
+      .above = true },
     { "reward", TEXT | FIXED | LATE, AT(objective.group.reward),
       "grpo, rloo: sample completions of `data`'s prompts, and judge them: exact, regex:PATTERN or a command that reads them as JSON Lines and writes a number for each; several with ;",
       "A;B" },
@@ -320,7 +324,7 @@ static const sheaf__setting rows[] = {
       "how dpo measures the way from its reference: reverse_kl (default), forward_kl, js_divergence or alpha_divergence",
       "NAME" },
     { "f-alpha-divergence-coef", NUMBER | FIXED | LATE, AT(objective.divergence_alpha),
-      "alpha of `f-divergence-type` alpha_divergence (default 0.5)" },
+      "alpha of `f-divergence-type` alpha_divergence (default 0.5)", .above = true },
     { "neftune-alpha", NUMBER | FIXED | LATE, AT(neftune_alpha),
       "NEFTune: noise of alpha / sqrt(tokens of the row * width) on the embedding; 0 = none", "A",
       .max = 1e9 },
@@ -664,6 +668,19 @@ sheaf_status *sheaf__transport_check(const sheaf__settings *state, const sheaf__
     return NULL;
 }
 
+/* 0 is none of grpo; of others it would be their own. */
+static sheaf_status *check_beta(const sheaf__settings *state, const sheaf__setting *table,
+                                const sheaf_train_options *o)
+{
+    const char *name = o->objective.name == NULL ? "" : o->objective.name;
+    return !sheaf__settings_given(state, table, "beta") || o->objective.beta != 0 ||
+                   strcmp(name, "grpo") == 0
+               ? NULL
+               : sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`beta`"),
+                                            "above 0; -1 of rloo: no reference"),
+                             "0");
+}
+
 sheaf_status *sheaf__train_settings_check(const sheaf__settings *state, const sheaf__setting *table,
                                           sheaf_train_options *o)
 {
@@ -693,6 +710,7 @@ sheaf_status *sheaf__train_settings_check(const sheaf__settings *state, const sh
     TRY(st, check_kept(state, table, o));
     TRY(st, check_groups(o));
     TRY(st, sheaf__transport_check(state, table, o->transport));
+    TRY(st, check_beta(state, table, o));
     TRY(st, check_schedule(o));
     return st != NULL ? st : check_scale(o);
 }

@@ -423,7 +423,7 @@ static sheaf_status *no_effect(const sheaf__objective *o, unsigned of,
         { "`loss-type`", is(options->loss_type), of != 0 && of != OF_REWARD },
         { "`loss-weights`", is(options->loss_weights),
           of != 0 && of != OF_REWARD && of != OF_GROUPS },
-        { "`beta`", options->beta > 0, of != 0 && of != OF_REWARD },
+        { "`beta`", options->beta != 0, of != 0 && of != OF_REWARD },
         { "`center-rewards-coefficient`", options->center > 0, of == OF_REWARD },
         { "`simpo-gamma`", options->simpo_gamma > 0, lowered },
         { "`cpo-alpha`", options->cpo_alpha != 0, of == OF_CPO },
@@ -517,6 +517,9 @@ sheaf_status *sheaf__objective_read(sheaf__objective *out, const sheaf__objectiv
         return no_effect(out, 0, options);
     if (objectives[k].of == OF_GROUPS)
         return read_groups(out, options);
+    if (options->beta < 0)
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`beta`"), "above 0"), "%g",
+                           options->beta);
     sheaf_status *st = read_losses(
         out, is(options->loss_type) ? options->loss_type : objectives[k].loss, objectives[k].of);
     if (st == NULL && is(options->loss_weights))
