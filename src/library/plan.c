@@ -4,6 +4,7 @@
 #include "base/base.h"
 #include "base/numeric_env.h"
 #include "library/model.h"
+#include "library/sampler.h"
 #include "library/session.h"
 #include "library/structs.h"
 #include "models/placement.h"
@@ -22,12 +23,14 @@ typedef struct request {
     sheaf__plan_request plan;
     sheaf__settings state;
     sheaf__run_settings own; /* of a program that passes a struct */
+    sheaf__run_sampler sampler;
     char *base, *config;
 } request;
 
 static void release(request *r)
 {
     sheaf__plan_inputs_close(&r->plan.q);
+    sheaf__run_sampler_close(&r->sampler);
     sheaf__run_settings_close(&r->own);
     sheaf__settings_release(&r->state);
     free(r->plan.first);
@@ -65,6 +68,12 @@ static sheaf_status *ask_run(sheaf__plan_request *a, const sheaf__run_settings *
     if (st == NULL && t->dp < groups)
         sheaf_note(a->events, "`dp %d` has no effect with `place`: generation has no groups",
                    groups);
+    if (st == NULL && sheaf__sets_samples(t) && (a->how.time || a->how.trial))
+        st = sheaf_found(
+            sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "`time` and `trial`"),
+                           "`rollouts`, completions that are given: the time of sampling is not "
+                           "known"),
+            "`reward`");
     q->o = *t;
     return st;
 }
@@ -232,7 +241,7 @@ static sheaf_status *find_needs(sheaf_needs *needs, sheaf__plan_request *a)
 {
     sheaf__plan_inputs *q = &a->q;
     const sheaf_plan_options *how = &a->how;
-    const bool data = q->sets.data != NULL && q->place_text == NULL;
+    const bool data = q->sets.data != NULL && q->place_text == NULL && !sheaf__sets_samples(&q->o);
     if (how->slots != NULL)
         take_slots(a);
     sheaf_status *st = how->memory > 0 ? sheaf__fit_find(&a->fit, &needs->plan, q, how->memory,
@@ -271,11 +280,13 @@ static sheaf_status *answer(sheaf_needs **out, sheaf__plan_request *a, sheaf_sta
 }
 
 /* `st`: of making the settings, consumed. */
-static sheaf_status *plan_run(sheaf_needs **out, sheaf__plan_request *a,
-                              const sheaf__run_settings *run, const sheaf_plan_options *how,
-                              sheaf_status *st)
+static sheaf_status *plan_run(sheaf_needs **out, request *r, const sheaf__run_settings *run,
+                              const sheaf_plan_options *how, sheaf_status *st)
 {
+    sheaf__plan_request *a = &r->plan;
     *out = NULL;
+    sheaf__run_sampler_begin(&r->sampler, NULL, NULL);
+    a->q.sampler = &r->sampler.sampler;
     TRY(st, ask_run(a, run, how));
     if (a->how.table == SHEAF_PLAN_NO_TABLE)
         TRY(st, sheaf__plan_inputs_open(&a->q, a->events));
@@ -288,7 +299,7 @@ sheaf_status *sheaf__run_plan(sheaf_needs **out, const sheaf__run_settings *run,
     SHEAF__NUMERIC_ENV;
     request r = { .plan.events = events };
     sheaf__plan_request *a = &r.plan;
-    sheaf_status *st = plan_run(out, a, run, how, NULL);
+    sheaf_status *st = plan_run(out, &r, run, how, NULL);
     if (st == NULL && a->how.table == SHEAF_PLAN_NO_TABLE) {
         *run->options = a->q.o;
         sheaf__balance_note(a->q.opened.schema, a->q.o.tp, events);
@@ -306,7 +317,7 @@ sheaf_status *sheaf_run_plan(sheaf_needs **out, const sheaf_run_train_options *o
     sheaf_status *st = sheaf__struct_read(&o, sizeof o, options, "sheaf_run_train_options");
     r.plan.events = o.events;
     TRY(st, sheaf__train_take(&r.own, &r.state, &o, true));
-    st = plan_run(out, &r.plan, &r.own, how, st);
+    st = plan_run(out, &r, &r.own, how, st);
     release(&r);
     return st;
 }

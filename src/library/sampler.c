@@ -8,12 +8,30 @@
 
 /* ---- the prompts ---- */
 
-static sheaf_status *open_prompts(void *self, sheaf_data **out, const sheaf_train_options *o,
-                                  const sheaf_config *config, const sheaf_events *events)
+enum { MALLOC = 32 }; /* bytes beside what is asked for */
+
+static int64_t text_bytes(const char *text)
+{
+    return text == NULL ? 0 : (int64_t)strlen(text) + MALLOC;
+}
+
+static int64_t prompts_bytes(const sheaf__prompts *p)
+{
+    int64_t sum = p->capacity * (int64_t)(sizeof *p->prompt + sizeof *p->about);
+    for (int64_t i = 0; i < p->count; i++)
+        sum += text_bytes(p->about[i].text) + text_bytes(p->about[i].expected) + MALLOC +
+               p->prompt[i].n * (int64_t)sizeof *p->prompt[i].ids;
+    return sum;
+}
+
+static sheaf_status *open_prompts(void *self, sheaf_data **out, int64_t *bytes,
+                                  const sheaf_train_options *o, const sheaf_config *config,
+                                  const sheaf_events *events)
 {
     sheaf__run_sampler *s = self;
     const sheaf__group_options *group = &o->objective.group;
     const bool own = o->tokens_in == NULL;
+    sheaf__run_sampler_close(s);
     s->options = o;
     sheaf_status *st =
         sheaf__rewards_open(&s->rewards, group->reward, group->reward_weights, group->reward_time);
@@ -47,6 +65,7 @@ static sheaf_status *open_prompts(void *self, sheaf_data **out, const sheaf_trai
                                 "prompts without pictures");
     }
     TRY(st, sheaf_data_prompts(out, config, ids, n, answer, rows));
+    *bytes = prompts_bytes(&s->prompts);
     free(ids);
     free(n);
     free(answer);
@@ -131,7 +150,6 @@ static sheaf_status *judge(char **text, size_t *size, const sheaf__run_sampler *
 static sheaf_status *sample(void *self, char **text, size_t *size, sheaf__model *model,
                             const sheaf__sampler_batch *b)
 {
-    enum { PLACES = 64 };
     const sheaf__run_sampler *s = self;
     const sheaf__group_options *group = &s->options->objective.group;
     const int64_t rows = b->count * b->each, most = group->max_new;
@@ -142,7 +160,7 @@ static sheaf_status *sample(void *self, char **text, size_t *size, sheaf__model 
                                     .top_p = (float)group->top_p,
                                     .seed = s->options->seed },
                       .max_new = most,
-                      .batch = rows < PLACES ? rows : PLACES,
+                      .batch = rows < SHEAF__SAMPLED_TOGETHER ? rows : SHEAF__SAMPLED_TOGETHER,
                       .number = b->first,
                       .divided = true,
                       .trained_at = temperature },

@@ -128,7 +128,7 @@ static sheaf_status *planned(void *self, const struct sheaf__job *job, size_t *f
     sheaf_status *st = check_rates(s, job, &events);
     if (st != NULL)
         return st;
-    if (s->stored == NULL && sheaf__all_first(s->group))
+    if (s->stored == NULL && job->sampler == NULL && sheaf__all_first(s->group))
         sheaf__first_record_note(job, &events);
     if (!sheaf__process_checks_memory(s->group, &how.share)) {
         if (how.force) /* then nothing is held */

@@ -479,7 +479,8 @@ sheaf_status *sheaf__fit_find(sheaf__fit *out, sheaf_plan *plan, sheaf__plan_inp
     if (st == NULL && out->fits && trains && o->accumulate > 1)
         st = try_larger(out, &s);
     out->need = st == NULL ? need_of(plan, s.slots, slots, o->device) : 0;
-    if (st == NULL && !out->fits && trains && sheaf__image_positions(&q->opened.config) == 0) {
+    if (st == NULL && !out->fits && trains && !sheaf__sets_samples(o) &&
+        sheaf__image_positions(&q->opened.config) == 0) {
         st = shorten(&out->fits, &s);
         if (out->fits && st == NULL)
             out->need = need_of(plan, s.slots, slots, o->device);

@@ -51,7 +51,7 @@ static void count_images(sheaf__plan_inputs *q, const sheaf_events *events)
 static double padding_of(const sheaf__plan_inputs *q)
 {
     const double samples = (double)q->o.steps * (double)q->o.accumulate * (double)q->o.micro_batch;
-    if (q->place_text != NULL)
+    if (q->place_text != NULL || sheaf__sets_samples(&q->o))
         return 0;
     return sheaf__subset_padding(&q->sets.train, &q->o,
                                  q->whole || samples >= 1e15 ? 0 : (int64_t)samples);
@@ -60,7 +60,7 @@ static double padding_of(const sheaf__plan_inputs *q)
 void sheaf__plan_inputs_count(sheaf__plan_inputs *q, const sheaf_events *events)
 {
     if (q->sets.train.data != NULL) {
-        q->seq = sheaf__subset_longest(&q->sets.train);
+        q->seq = sheaf__sets_seq(&q->sets, &q->o);
         q->padding = padding_of(q);
     }
     count_images(q, events);
@@ -167,6 +167,25 @@ static sheaf_status *find_images(sheaf__plan_inputs *q, const sheaf_events *even
     return a.width == 0 ? NULL : divide(&q->each, config, &a, q->warned ? NULL : events);
 }
 
+/* Tokens of a prompt before an answer: there must be room for one, and for the model's image. */
+static sheaf_status *find_prompt(int64_t *prompt, const sheaf__plan_inputs *q, int64_t answer)
+{
+    const sheaf_config *config = &q->opened.config;
+    const sheaf__picture_counts *each = &q->each.pictures;
+    const int64_t rows = q->o.micro_batch > 0 ? q->o.micro_batch : 1,
+                  one = each->images > 0 ? sheaf__counts_positions(config, each) / each->images
+                                         : sheaf__image_positions(config),
+                  image = (q->images + rows - 1) / rows * one;
+    *prompt = q->seq - answer;
+    if (*prompt > image)
+        return NULL;
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "positions before the answer");
+    sheaf_expected(st, "a prompt of at least %" PRId64 " positions", image + 1);
+    sheaf_found(st, "%" PRId64 ": %" PRId64 " less %" PRId64, *prompt, q->seq, answer);
+    return sheaf_try_this(st, "%s of %" PRId64 " or more, or a smaller `max-new`", seq_name(q),
+                          image + 1 + answer);
+}
+
 /* ---- all of it ---- */
 
 sheaf_status *sheaf__plan_inputs_open(sheaf__plan_inputs *q, const sheaf_events *events)
@@ -195,11 +214,17 @@ sheaf_status *sheaf__plan_inputs_open(sheaf__plan_inputs *q, const sheaf_events 
                        q->images_text);
         st = sheaf__run_tokenizer_open(&q->tokenizer, o, &q->opened);
         q->o.tokens_in = q->tokenizer.folder;
-        TRY(st, sheaf__sets_open(&q->sets, o, &q->opened.config, events, NULL));
+        if (st == NULL && !generates && sheaf__sets_samples(o))
+            st = sheaf__sets_sample(&q->sets, o, &q->opened.config, q->sampler, events);
+        else
+            TRY(st, sheaf__sets_open(&q->sets, o, &q->opened.config, events, NULL));
         if (st == NULL)
             q->data_bytes = sheaf__sets_memory(&q->sets);
     } else {
-        TRY(st, sheaf__objective_read(&q->sets.objective, &o->objective, o->label_smoothing));
+        if (st == NULL && !generates && sheaf__sets_samples(o))
+            st = sheaf__sets_sample(&q->sets, o, &q->opened.config, NULL, events);
+        else
+            TRY(st, sheaf__objective_read(&q->sets.objective, &o->objective, o->label_smoothing));
         TRY(st, find_images(q, events));
         if (st == NULL) /* sheaf_plan_seq() counts one image */
             q->seq = o->seq > 0
@@ -216,6 +241,8 @@ sheaf_status *sheaf__plan_inputs_open(sheaf__plan_inputs *q, const sheaf_events 
         st = sheaf__rates_check(&q->o, events);
     if (st == NULL)
         sheaf__plan_inputs_count(q, events);
+    if (st == NULL && !generates && sheaf__sets_samples(o) && q->sets.data == NULL)
+        st = find_prompt(&(int64_t){ 0 }, q, o->objective.group.max_new);
     return st;
 }
 
@@ -231,25 +258,6 @@ sheaf__job sheaf__plan_inputs_job(const sheaf__plan_inputs *q)
                          .eval = q->sets.eval,
                          .seq = q->seq,
                          .each = q->sets.data == NULL ? &q->each : NULL };
-}
-
-/* For generation, tokens of a prompt: there must be room for one, and for the model's image. */
-static sheaf_status *find_prompt(int64_t *prompt, const sheaf__plan_inputs *q, int64_t answer)
-{
-    const sheaf_config *config = &q->opened.config;
-    const sheaf__picture_counts *each = &q->each.pictures;
-    const int64_t rows = q->o.micro_batch > 0 ? q->o.micro_batch : 1,
-                  one = each->images > 0 ? sheaf__counts_positions(config, each) / each->images
-                                         : sheaf__image_positions(config),
-                  image = (q->images + rows - 1) / rows * one;
-    *prompt = q->seq - answer;
-    if (*prompt > image)
-        return NULL;
-    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "positions before the answer");
-    sheaf_expected(st, "a prompt of at least %" PRId64 " positions", image + 1);
-    sheaf_found(st, "%" PRId64 ": %" PRId64 " less %" PRId64, *prompt, q->seq, answer);
-    return sheaf_try_this(st, "%s of %" PRId64 " or more, or a smaller `max-new`", seq_name(q),
-                          image + 1 + answer);
 }
 
 sheaf_status *sheaf__plan_inputs_generation(sheaf_plan_generation *out, const sheaf__plan_inputs *q,

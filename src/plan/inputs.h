@@ -15,6 +15,7 @@ typedef struct sheaf__plan_inputs {
     bool whole;             /* input. Without steps: padding is that of an epoch */
     /* input. Without data: pictures of each row, "N" or "N:WIDTHxHEIGHT"; NULL: one */
     const char *images_text;
+    const sheaf__sampler *sampler; /* input. Of completions that are sampled; NULL: without data */
     sheaf__opened opened;
     sheaf__selection selection;
     sheaf_lora_options fresh;

@@ -38,7 +38,8 @@ typedef struct sheaf__fit {
  *   3. the same with --offload: of frozen weights, moments and activations first what is most, then
  *      the next, too
  *   4. shorter rows, at every rank with --checkpointing and one row at a time: the longest multiple
- *      of 64 (of 8 below 64) that fits. Not of models with images
+ *      of 64 (of 8 below 64) that fits. Not of models with images,
+ *      nor where completions are sampled
  * For generation (inputs->place_text) only ranks are changed.
  *
  *   plan      of the setting found; if nothing fits, of the smallest one tried

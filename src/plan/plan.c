@@ -146,11 +146,48 @@ static int choose_images(sheaf_batch_images of[3], const sheaf__subset *subset, 
     return n;
 }
 
+static sheaf_status *run_generation(sheaf__model *model, const sheaf_plan_generation *g);
+
+/* The completions of a batch, of which the group makes its share, between two steps. */
+static sheaf_status *run_sampling(const sheaf__rank *held, const sheaf__job *job)
+{
+    const sheaf_train_options *o = job->options;
+    const sheaf_range own =
+        sheaf__share_of(o->micro_batch * o->accumulate, &held->context, held->context.group);
+    const int64_t all = own.end - own.begin;
+    if (!sheaf__sets_samples(o) || all == 0)
+        return NULL;
+    return run_generation(
+        held->model, &(sheaf_plan_generation){
+                         .batch = all < SHEAF__SAMPLED_TOGETHER ? all : SHEAF__SAMPLED_TOGETHER,
+                         .seq = job->seq,
+                         .prompt = job->seq - o->objective.group.max_new });
+}
+
+/* Two steps, as what one leaves in the device's memory lies beside what the next one samples. */
+static sheaf_status *run_sampled(sheaf__costs *before, sheaf__rank *held, const sheaf__job *job)
+{
+    const sheaf_train_options *o = job->options;
+    const int64_t most = o->objective.group.max_new + 2 * (SHEAF_DATA_READ_UNIT - 1);
+    sheaf__step_result unused;
+    sheaf_status *st = NULL;
+    sheaf__stepper_hold(held->stepper,
+                        (sheaf_batch_images){ .seq = job->seq, .read = o->micro_batch * most });
+    for (int i = 0; i < 2; i++) {
+        TRY(st, run_sampling(held, job));
+        sheaf__costs_of(before, &held->context);
+        TRY(st, sheaf__stepper_run(&unused, held->stepper, 0, 0));
+    }
+    return st;
+}
+
 /* before: counts before the last of the steps. */
 static sheaf_status *run_steps(sheaf__costs *before, sheaf__rank *held, const sheaf__job *job)
 {
     sheaf__step_result unused;
     sheaf_batch_images of[3];
+    if (sheaf__sets_samples(job->options))
+        return run_sampled(before, held, job);
     if (job->train.data == NULL)
         return sheaf__stepper_run(&unused, held->stepper, 0, 0);
     const int n = choose_images(of, &job->train, job->options->micro_batch);
@@ -239,11 +276,37 @@ static void add_away(records *to, const sheaf__rank *held)
     to->host += sheaf__moments_host(set, (size_t)SHEAF__STATE_PIECE);
 }
 
+/* Of an objective that learns from rewards: bytes of a rank outside its device for the completions
+ * of a batch. They are kept twice, as a step learns from one batch while the next is made, and
+ * once as a text of up to 7 bytes an id and 22 a log-probability, which the first rank copies as it
+ * grows. */
+static size_t completions_bytes(const sheaf__rank *held, const sheaf__job *job)
+{
+    const sheaf_train_options *o = job->options;
+    const sheaf__objective *objective = &job->objective;
+    const bool samples = sheaf__sets_samples(o);
+    const int old = samples || objective->group.iterations > 1 ||
+                    (objective->group.leave_one_out && objective->reference),
+              texts = sheaf__is_first(&held->context) ? 2 : 1;
+    const double rows = (double)o->micro_batch * (double)o->accumulate, seq = (double)job->seq,
+                 most = (double)o->objective.group.max_new,
+                 arrays = sizeof(float) * seq * (old + objective->reference),
+                 answer = 2 * sizeof(float) * most, row = 5 * seq + 4 * most,
+                 text = 7 * seq + 22 * most,
+                 chooser = 2 * sizeof(float) * (double)job->schema->config.vocab;
+    if (!objective->grouped)
+        return 0;
+    return (size_t)(rows * arrays +
+                    (samples ? rows * (answer + 2 * row + texts * text) + chooser : 0));
+}
+
 static sheaf_status *plan_rank(sheaf_plan_rank *out, sheaf_plan *plan, records *trained,
-                               const sheaf__job *job, int rank)
+                               const sheaf__job *asked, int rank)
 {
     sheaf__rank held;
     sheaf__costs before = { 0 }, after = { 0 };
+    sheaf__job with = *asked, *job = &with;
+    with.sampler = NULL; /* nothing is drawn */
     sheaf_status *st = sheaf__rank_open(&held, NULL, rank, job);
     TRY(st, run_steps(&before, &held, job));
     if (st == NULL) {
@@ -260,6 +323,7 @@ static sheaf_status *plan_rank(sheaf_plan_rank *out, sheaf_plan *plan, records *
         add_records(trained, held.model->trained);
         trained->threads += held.device->threads;
         add_away(trained, &held);
+        trained->host += completions_bytes(&held, job);
     }
     sheaf__rank_close(&held);
     return st;

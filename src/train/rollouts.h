@@ -31,7 +31,8 @@ typedef struct sheaf__batch {
     sheaf__group_sums rewards;
 } sheaf__batch;
 
-/* sheaf__batch_open - stride: most positions of a row. Release also after a failure. */
+/* sheaf__batch_open - stride: most positions of a row; 0: of a plan that reads none. Release also
+ * after a failure. */
 sheaf_status *sheaf__batch_open(sheaf__batch *out, sheaf__model *model,
                                 const sheaf__objective *objective, int64_t micros, int64_t n,
                                 int64_t stride);

@@ -6,6 +6,9 @@
 #include "models/model.h"
 #include "train/options.h"
 
+/* Completions that each group of ranks makes together, at most. */
+enum { SHEAF__SAMPLED_TOGETHER = 64 };
+
 /* The completions of a batch: `count` prompts, `each` times. */
 typedef struct sheaf__sampler_batch {
     const int64_t *prompt; /* [count] their rows */
@@ -17,9 +20,11 @@ typedef struct sheaf__sampler_batch {
 
 typedef struct sheaf__sampler {
     void *self;
-    /* Reads the prompts, as rows without labels. */
-    sheaf_status *(*open)(void *self, sheaf_data **out, const sheaf_train_options *options,
-                          const sheaf_config *config, const sheaf_events *events);
+    /* Reads the prompts, as rows without labels; *bytes: memory that the sampler holds beside them.
+     * It may be opened again. */
+    sheaf_status *(*open)(void *self, sheaf_data **out, int64_t *bytes,
+                          const sheaf_train_options *options, const sheaf_config *config,
+                          const sheaf_events *events);
     /* Collective, by all ranks of all groups; the first has *text (malloc'd), a line for each
      * completion as rollout_log.h has it, for others it is NULL. */
     sheaf_status *(*sample)(void *self, char **text, size_t *size, sheaf__model *model,

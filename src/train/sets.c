@@ -353,7 +353,7 @@ sheaf_status *sheaf__sets_open(sheaf__sets *s, sheaf_train_options *o, const she
     TRY(st, check_drift(&s->objective, o));
     if (st == NULL && sheaf__sets_samples(o))
         return sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "`reward`"),
-                              "`rollouts`, completions that are given: a plan knows no others");
+                              "`rollouts`, completions that are given");
     TRY(st, read(&s->data, o->data, o, config, events, stop, true, &s->objective));
     if (st != NULL)
         return st;
@@ -403,7 +403,9 @@ sheaf_status *sheaf__sets_sample(sheaf__sets *s, sheaf_train_options *o, const s
                                         "%" PRId64 " completions of a step",
                                         rows),
                          "%" PRId64, each);
-    TRY(st, sampler->open(sampler->self, &s->data, o, config, events));
+    if (st != NULL || sampler == NULL)
+        return st;
+    st = sampler->open(sampler->self, &s->data, &s->sampler, o, config, events);
     s->train.data = s->data;
     if (st != NULL)
         return st;
@@ -412,6 +414,12 @@ sheaf_status *sheaf__sets_sample(sheaf__sets *s, sheaf_train_options *o, const s
     sheaf__warmup_yield(o);
     note_lowered(o, &was, o->steps, events);
     return NULL;
+}
+
+int64_t sheaf__sets_seq(const sheaf__sets *s, const sheaf_train_options *o)
+{
+    return sheaf__subset_longest(&s->train) +
+           (sheaf__sets_samples(o) ? o->objective.group.max_new : 0);
 }
 
 void sheaf__sets_close(sheaf__sets *s)
@@ -425,7 +433,7 @@ void sheaf__sets_close(sheaf__sets *s)
 
 int64_t sheaf__sets_memory(const sheaf__sets *s)
 {
-    return sheaf_data_memory(s->data) +
+    return sheaf_data_memory(s->data) + s->sampler +
            (s->eval_data == NULL ? 0 : sheaf_data_memory(s->eval_data)) +
            (s->packed == NULL ? 0 : sheaf_data_memory(s->packed)) +
            (s->held == NULL ? 0 : sheaf_data_samples(s->data) * (int64_t)sizeof *s->held);

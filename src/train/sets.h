@@ -25,6 +25,7 @@ typedef struct sheaf__sets {
     sheaf_data *packed;           /* with --pack: the training data in packed rows; else NULL */
     sheaf__subset train, eval;    /* eval.data NULL: no evaluation */
     int64_t *held;                /* row numbers of both, if one data set was split */
+    int64_t sampler;              /* bytes of the sampler */
     sheaf__objective objective;
 } sheaf__sets;
 
@@ -42,7 +43,8 @@ sheaf_status *sheaf__objective_check(const sheaf__objective *objective,
 sheaf_status *sheaf__sets_open(sheaf__sets *out, sheaf_train_options *options,
                                const sheaf_config *config, const sheaf_events *events,
                                const atomic_int *stop);
-/* sheaf__sets_sample - the same of a run that samples its completions: `train` has prompts. */
+/* sheaf__sets_sample - the same of a run that samples its completions: `train` has prompts. sampler
+ * NULL: of a plan without data, only checks. */
 struct sheaf__sampler;
 sheaf_status *sheaf__sets_sample(sheaf__sets *out, sheaf_train_options *options,
                                  const sheaf_config *config, const struct sheaf__sampler *sampler,
@@ -51,6 +53,8 @@ sheaf_status *sheaf__sets_sample(sheaf__sets *out, sheaf_train_options *options,
 bool sheaf__sets_samples(const sheaf_train_options *options);
 /* sheaf__sets_generations - completions of each prompt. */
 int64_t sheaf__sets_generations(const sheaf_train_options *options);
+/* sheaf__sets_seq - most positions of a row to train on, completions included. */
+int64_t sheaf__sets_seq(const sheaf__sets *sets, const sheaf_train_options *options);
 void sheaf__sets_close(sheaf__sets *sets);
 /* sheaf__sets_memory - memory in bytes. */
 enum { SHEAF__SENSIBLE_STEPS = 20 };

@@ -210,8 +210,9 @@ TEST(test_little_data__lower_what_yields)
     }
 }
 
-static sheaf_status *three_prompts(void *self, sheaf_data **out, const sheaf_train_options *o,
-                                   const sheaf_config *of, const sheaf_events *events)
+static sheaf_status *three_prompts(void *self, sheaf_data **out, int64_t *bytes,
+                                   const sheaf_train_options *o, const sheaf_config *of,
+                                   const sheaf_events *events)
 {
     static const int32_t id[] = { 5 };
     (void)self, (void)o, (void)events;

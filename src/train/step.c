@@ -68,7 +68,9 @@ static sheaf_status *claim(sheaf__stepper *s)
         return NULL;
     const int64_t longest = sheaf__subset_longest(&s->subset);
     sheaf_data_images_range(&fewest, &most, s->subset.data, s->run->micro_batch);
-    most.seq = most.seq < longest ? most.seq : longest;
+    most.seq = s->options.sampler != NULL ? s->options.seq
+               : most.seq < longest       ? most.seq
+                                          : longest;
     return sheaf__runner_prepare(&s->runner, most);
 }
 
@@ -98,7 +100,8 @@ sheaf_status *sheaf__stepper_new(sheaf__stepper **out, sheaf__model *model,
         st = sheaf__pairs_open(&s->pairs, model, subset->data, &how, options->objective);
     if (st == NULL && options->objective->grouped)
         st = sheaf__batch_open(&s->batch, model, options->objective, s->run->accumulate,
-                               s->run->micro_batch, options->seq);
+                               s->run->micro_batch,
+                               options->plans && sheaf__sets_samples(s->run) ? 0 : options->seq);
     s->runner.head.temperature = s->pairs.look.head.temperature =
         options->objective->group.temperature;
     TRY(st, take_random(s));

@@ -310,9 +310,8 @@ static sheaf_status *prepare(sheaf__run *r, const ingredients *in)
 {
     const sheaf_train_options *o = r->options;
     const sheaf_train_hooks *hooks = r->hooks;
-    sheaf_status *st = hooks->planned == NULL || r->job.sampler != NULL /* not planned yet */
-                           ? NULL
-                           : hooks->planned(hooks->self, &r->job, r->footprint);
+    sheaf_status *st =
+        hooks->planned == NULL ? NULL : hooks->planned(hooks->self, &r->job, r->footprint);
     if (st == NULL && hooks->chosen != NULL)
         st = hooks->chosen(hooks->self, sheaf_data_template(in->sets.data), o, &r->settings,
                            &r->recipe);
@@ -374,8 +373,7 @@ sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *as
                               .objective = in.sets.objective,
                               .train = in.sets.train,
                               .eval = in.sets.eval,
-                              .seq = sheaf__subset_longest(&in.sets.train) +
-                                     (sheaf__sets_samples(o) ? o->objective.group.max_new : 0),
+                              .seq = sheaf__sets_seq(&in.sets, o),
                               .sampler = sheaf__sets_samples(o) ? hooks->sampler : NULL,
                               .data_bytes = sheaf__sets_memory(&in.sets) };
         note_sets(&r);

@@ -175,7 +175,15 @@ runs "no pattern" 2 '--reward .*expected: an extended regular expression' "${onl
 runs "a weight for two" 2 '--reward-weights .*expected: a number for each' "${online[@]}" --generations 2 --reward 'exact;true' --reward-weights 1
 runs "three of a prompt in a step of four" 2 '--generations .*expected: 2 or more, a divisor of' "${online[@]}" --reward exact --generations 3
 runs "of pairs" 2 '--reward .*expected: none with --objective dpo' train "$model" "$work/prompts.jsonl" --objective dpo --reward exact --steps 1 --out "$work/no"
-runs "plans know given ones" 3 '--reward.*expected: --rollouts' plan --model "$model" --data "$work/prompts.jsonl" --objective grpo --reward exact --max-new 4
+planned=(plan --model "$model" --objective grpo --reward exact --max-new 4 --micro-batch 8)
+runs "plans know no time of sampling" 3 '--time and --trial.*expected: --rollouts.*found: +--reward' "${planned[@]}" --time
+runs "nor completions without prompts" 2 'expected: a prompt of at least 1 .*found: +0: 4 less 4.*try: +--seq of 5 or more' "${planned[@]}" --seq 4
+runs "nor three of a prompt in a step of eight" 2 '--generations .*expected: 2 or more' "${planned[@]}" --seq 9 --generations 3
+runs "nor generation of theirs" 3 '--reward.*expected: --rollouts' "${planned[@]}" --data "$work/prompts.jsonl" --place 1
+runs "plans at every number of ranks" 0 '\| 2 ' "${planned[@]}" --data "$work/prompts.jsonl" --table ranks
+runs "runs that do not fit are not begun" 3 'memory for this run.*expected: +at most [0-9.]+ [MG]iB.*found: +[0-9.]+ [GT]iB needed, [0-9.]+ [GT]iB of it cache' \
+    train "$model" "$work/prompts.jsonl" --objective grpo --reward exact --steps 1 --out "$work/no" --generations 2 --micro-batch 2 --accumulate 32 --max-new 10000000
+absent "and leave nothing" "$work/no"
 rm -rf "$work/no"
 
 # ---- what does not go together ----
@@ -209,4 +217,12 @@ for flags in "--objective grpo" "--objective grpo --beta 0.1 --tp 3" "--objectiv
     # shellcheck disable=SC2086
     check "planned and measured: $flags" predicted "$model" "$work/long.jsonl" --micro-batch 4 $flags
 done
+for ((i = 0; i < 24; i++)); do printf '{"prompt": "%060d is", "completion": "e"}\n' $i; done >"$work/long.jsonl"
+sampled=(--objective grpo --reward exact --generations 4 --lora-targets all-linear --lora-rank 4)
+for flags in "--max-new 100 --micro-batch 4 --accumulate 4" "--max-new 60 --micro-batch 2 --accumulate 40 --tp 2 --beta 0.1 --threads 2" "--max-new 80 --micro-batch 4 --accumulate 4 --dp 2 --dtype bfloat16"; do
+    # shellcheck disable=SC2086
+    check "planned and measured: sampled, $flags" predicted "$model" "$work/long.jsonl" "${sampled[@]}" $flags
+done
+rank_0() { "$sheaf" plan --model "$model" "${sampled[@]}" --max-new 30 --micro-batch 4 --accumulate 2 --json "$@" 2>/dev/null | grep -oE '"peak":[0-9]+' | head -n 1; }
+check "without data the same" test "$(rank_0 --seq 94)" = "$(rank_0 --data "$work/long.jsonl")" -a -n "$(rank_0 --seq 94)"
 finish

@@ -147,6 +147,18 @@ static sheaf_status *check_flags(const cli_plan *q, const cli_option *flags)
     return NULL;
 }
 
+/* A flag that training has, too: without an objective it is of generation. */
+static void take_length(cli_plan *q, sheaf__run_settings *run)
+{
+    const cli_option *o = sheaf__setting_find(run->table, "max-new");
+    int64_t *const length = o->value;
+    if (q->ask.place == NULL && word(run->table, "objective") != NULL)
+        return;
+    q->ask.max_new = *length;
+    *length = 0;
+    run->state->given[o - run->table] = false;
+}
+
 /* Of train's flags the short help keeps those that change memory and time. */
 static void show_less(cli_option *table)
 {
@@ -179,8 +191,6 @@ static void add_flags(cli_option *table, cli_plan *q, const char **memory)
           "P", 1 },
         { "trial", CLI_FLAG | CLI_UNSAVED | CLI_COMMON, &q->ask.trial,
           "run real steps for a minute, and say how long the whole run takes" },
-        { "max-new", CLI_COUNT | CLI_UNSAVED, &q->ask.max_new,
-          "with --place: how many of the --seq tokens are the answer's", "N", .max = 1e8 },
         { "images", CLI_TEXT | CLI_UNSAVED, &q->ask.images,
           "without --data: pictures of each row, and their size in pixels: 2, 2:1344x896 (default 1)",
           "N" },
@@ -188,6 +198,10 @@ static void add_flags(cli_option *table, cli_plan *q, const char **memory)
           "how long a step takes, or with --place a prompt and a token: measured in seconds on three layers" },
         { 0 },
     };
+    for (cli_option *o = table; o->name != NULL; o++)
+        if (strcmp(o->name, "max-new") == 0)
+            o->help =
+                "with --place: how many of the --seq tokens are the answer's; of grpo and rloo: most tokens of a completion";
     sheaf__settings_append(table, own);
 }
 
@@ -239,6 +253,8 @@ int cmd_plan(cli *cli, int argc, char **argv)
     if (st == NULL && memory != NULL)
         st = read_memory(&q.ask.memory, "--memory", memory);
     TRY(st, read_device(&q.ask.memory, run.table, memory));
+    if (st == NULL)
+        take_length(&q, &run);
     TRY(st, check_flags(&q, run.table));
     TRY(st, find_slots(&q.ask.slots, slots, run.table));
     processes.elsewhere = st == NULL && driver_processes_elsewhere(cli);
