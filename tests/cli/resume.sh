@@ -134,7 +134,7 @@ changed "so is a key" 2 "sheaf: $work/began/settings:[0-9]+: 'brand-new' .*expec
 changed "a line that is gone" 2 '--resume: the settings.*expected: those this run began with: lora-targets: q_proj .*found: +none' '/^lora-targets/d'
 changed "a line that came" 2 '--resume: the settings.*expected: those this run began with: no lora-exclude .*found: +others: lora-exclude: mlp' '$alora-exclude: mlp'
 changed "another line" 2 '--resume: the settings.*expected: those this run began with: seed: 42 .*found: +others: seed: 43' 's/^seed: .*/seed: 43/'
-changed "no line at all" 2 "$work/began/settings: --model and --data (or --rollouts) are missing .*try: +give it as the run began" d
+changed "no line at all" 2 "$work/began/settings: --model and --data \(or --rollouts\) are missing .*try: +give it as the run began" d
 runs "as they were it goes on" 0 'going on after step 1' train --resume --out "$work/began" --steps 2
 
 # Its own log is no reason to refuse.
