@@ -253,8 +253,8 @@ static const char *const same_judged[] = {
     "{\"messages\": [" SYS "," EARLIER "," ASK "," SAY("Yes.") "], \"kto_tag\": true}",
     "{\"system\": \"Be brief.\", \"conversations\": [{\"from\": \"human\", \"value\": \"Hi\"}, " GPT(
         "Hello.") ", {\"from\": \"human\", \"value\": \"Is ice cold?\"}, " GPT("Yes.") "], \"kto_tag\": true}",
-    "{\"system\": \"Be brief.\", \"history\": [[\"Hi\", \"Hello.\"]], \"instruction\": \"Is ice cold?\", "
-    "\"output\": \"Yes.\", \"kto_tag\": true}",
+    ("{\"system\": \"Be brief.\", \"history\": [[\"Hi\", \"Hello.\"]], \"instruction\": \"Is ice cold?\", "
+     "\"output\": \"Yes.\", \"kto_tag\": true}"),
 };
 
 static sheaf_status *open_judged(sheaf_data **data, const char *text)

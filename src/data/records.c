@@ -36,9 +36,10 @@ sheaf_status *sheaf__records_move(sheaf__records *to, sheaf__records *from)
     while (moved < from->count && has_room(to))
         to->record[to->count++] = from->record[moved++];
     from->count -= moved;
-    memmove(from->record, from->record + moved, (size_t)from->count * sizeof *from->record);
-    if (from->count > 0)
+    if (from->count > 0) {
+        memmove(from->record, from->record + moved, (size_t)from->count * sizeof *from->record);
         return sheaf__no_memory("records of the data set");
+    }
     to->memory += held; /* turns and texts */
     from->memory -= held;
     return NULL;

@@ -53,7 +53,7 @@ static void read_setting(sheaf__objective *out, const json_t *setting)
 
 static sheaf__pair pair_of(const json_t *batch, size_t i, size_t n)
 {
-    sheaf__pair pair;
+    sheaf__pair pair = { .certainty = 0 };
     for (size_t side = 0; side < 2; side++) {
         pair.sum[side] = nth(batch, "policy", side * n + i);
         pair.reference[side] = nth(batch, "reference", side * n + i);
