@@ -47,3 +47,15 @@ const char *sheaf__number_time(char buffer[SHEAF__NUMBER], double seconds)
         snprintf(buffer, SHEAF__NUMBER, "%ldd %02ld:%02ld", days, hours % 24, minutes % 60);
     return buffer;
 }
+
+bool sheaf__numbers_read(double *out, int n, const char *text)
+{
+    for (int i = 0; i < n; i++) {
+        char *end;
+        out[i] = strtod(text, &end);
+        if (end == text || !isfinite(out[i]) || *end != (i + 1 < n ? ',' : '\0'))
+            return false;
+        text = end + 1;
+    }
+    return true;
+}

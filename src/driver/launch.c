@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "base/child.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/print.h"
@@ -177,17 +178,10 @@ static void try_path(const words *w, const char *name)
 /* In the new process, which ends with this one. */
 static void exec_child(const words *w, const launcher *l, bool is_quiet, pid_t parent)
 {
-    static const int taken[] = { SIGINT,  SIGTERM, SIGHUP,  SIGUSR1,
-                                 SIGUSR2, SIGXCPU, SIGPIPE, SIGXFSZ };
-    sigset_t none;
-    sigemptyset(&none);
     if (l->names != NULL)
         setpgid(0, 0); /* a Ctrl-C is for the caller, which passes it on in its own way */
-    if (prctl(PR_SET_PDEATHSIG, l->names != NULL ? SIGTERM : SIGKILL) != 0 || getppid() != parent)
+    if (!sheaf__child_begin(parent, l->names != NULL ? SIGTERM : SIGKILL))
         _exit(NO_MPIRUN);
-    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
-        signal(taken[i], SIG_DFL);
-    sigprocmask(SIG_SETMASK, &none, NULL);
     const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
     if (l->names != NULL)
         dup2(nothing, STDIN_FILENO);

@@ -161,11 +161,6 @@ static sheaf_status *take(void *self, int64_t row, int64_t position, const float
 
 /* ---- an objective ---- */
 
-static bool is(const char *text)
-{
-    return text != NULL && text[0] != '\0';
-}
-
 /* w->o.settings, over the defaults or the run's. */
 static sheaf_status *read_settings(work *w, bool of_run)
 {
@@ -187,11 +182,11 @@ static sheaf_status *read_settings(work *w, bool of_run)
 static sheaf_status *read_objective(work *w)
 {
     const sheaf__run_reading *run = &w->m->run.r;
-    if (!is(w->o.settings))
+    if (!sheaf__is_given(w->o.settings))
         return NULL;
     sheaf_status *st = read_settings(w, false);
-    if (st == NULL && run->out != NULL && is(run->options.objective.name) &&
-        is(w->train.objective.name) &&
+    if (st == NULL && run->out != NULL && sheaf__is_given(run->options.objective.name) &&
+        sheaf__is_given(w->train.objective.name) &&
         strcmp(run->options.objective.name, w->train.objective.name) == 0)
         st = read_settings(w, true);
     TRY(st, sheaf__objective_read(&w->objective, &w->train.objective, w->train.label_smoothing));
@@ -232,14 +227,14 @@ static sheaf_status *open_reference(sheaf_model **out, const work *w)
                whole = of_run && run->method != SHEAF_METHOD_LORA && m->run.r.step == NULL;
     sheaf_model_open_options o = m->o; /* of the run or the model the same type, order and ranks */
     o.model = whole ? run->model : m->run.folder;
-    o.adapter = of_run && !w->objective.base && is(run->adapter) ? run->adapter : NULL;
+    o.adapter = of_run && !w->objective.base && sheaf__is_given(run->adapter) ? run->adapter : NULL;
     if (w->objective.folder != NULL) {
         const bool adapter =
             sheaf__path_has(w->objective.folder, "adapter_config.json", SHEAF_PATH_FILE);
         o.model = !adapter ? w->objective.folder : of_run ? run->model : m->run.folder;
         o.adapter = adapter ? w->objective.folder : NULL;
     }
-    o.config = o.config == NULL && of_run && is(run->config) ? run->config : o.config;
+    o.config = o.config == NULL && of_run && sheaf__is_given(run->config) ? run->config : o.config;
     o.slices = m->opened.schema->slices;
     o.late = true;
     o.events = NULL;
@@ -414,8 +409,10 @@ static sheaf_status *on_rank(void *self, sheaf__model *model)
                            ? sheaf__pairs_evaluate(&result, &sums, model, &all, &w->objective,
                                                    &w->train, w->reference, &how)
                            : sheaf__evaluate(&result, model, w->rows, &how);
-    if (st == NULL && sheaf__team_keeps_result(model->context))
-        w->result = result, w->sums = sums;
+    if (st == NULL && sheaf__team_keeps_result(model->context)) {
+        w->result = result;
+        w->sums = sums;
+    }
     return st;
 }
 

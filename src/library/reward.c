@@ -9,14 +9,15 @@
 #include <signal.h>
 #include <strings.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/child.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/json_write.h"
+#include "base/number.h"
 
 /* ---- the list ---- */
 
@@ -55,16 +56,13 @@ static sheaf_status *read_one(struct sheaf__reward *out, const char *at, size_t 
 
 static sheaf_status *read_weights(sheaf__rewards *r, const char *list)
 {
-    const char *at = list;
-    for (int i = 0; i < r->count; i++) {
-        char *end;
-        r->of[i].weight = strtod(at, &end);
-        if (end == at || !isfinite(r->of[i].weight) || *end != (i + 1 == r->count ? '\0' : ','))
-            return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`reward-weights`"),
-                                              "a number for each of `reward`, with commas"),
-                               "'%s'", list);
-        at = end + 1;
-    }
+    double weight[SHEAF__MOST_REWARDS];
+    if (!sheaf__numbers_read(weight, r->count, list))
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`reward-weights`"),
+                                          "a number for each of `reward`, with commas"),
+                           "'%s'", list);
+    for (int i = 0; i < r->count; i++)
+        r->of[i].weight = weight[i];
     return NULL;
 }
 
@@ -82,7 +80,7 @@ sheaf_status *sheaf__rewards_open(sheaf__rewards *r, const char *list, const cha
         if (*at == '\0')
             break;
     }
-    return st == NULL && weights != NULL && weights[0] != '\0' ? read_weights(r, weights) : st;
+    return st == NULL && sheaf__is_given(weights) ? read_weights(r, weights) : st;
 }
 
 void sheaf__rewards_close(sheaf__rewards *r)
@@ -105,7 +103,7 @@ static sheaf_status *failed(const char *program, const char *what, int64_t numbe
                        what, (long long)number);
 }
 
-/* What it reads, as a file in memory, at its beginning. */
+/* What it reads, in a file, whose reader is at its beginning. */
 static sheaf_status *write_input(int fd, const sheaf__judged *of, int64_t n)
 {
     sheaf_json_writer j = { 0 };
@@ -117,14 +115,8 @@ static sheaf_status *write_input(int fd, const sheaf__judged *of, int64_t n)
         sheaf__text_bytes(&j.text, "\n", 1);
     }
     sheaf_status *st = j.text.failed ? sheaf__no_memory("rewards") : NULL;
-    for (size_t done = 0; st == NULL && done < j.text.size;) {
-        const ssize_t some = write(fd, j.text.at + done, j.text.size - done);
-        if (some < 0 && errno != EINTR)
-            st = sheaf_fail(SHEAF_E_IO, "a reward's input");
-        done += some > 0 ? (size_t)some : 0;
-    }
-    if (st == NULL && lseek(fd, 0, SEEK_SET) != 0)
-        st = sheaf_fail(SHEAF_E_IO, "a reward's input");
+    TRY(st, sheaf__file_write_at(&(sheaf_file){ .fd = fd, .path = "a reward's input" }, j.text.at,
+                                 j.text.size, 0));
     sheaf__text_release(&j.text);
     return st;
 }
@@ -133,18 +125,10 @@ static sheaf_status *write_input(int fd, const sheaf__judged *of, int64_t n)
  * program: a copy of a large one takes long. */
 static _Noreturn void become(const char *command, int in, int out, pid_t parent)
 {
-    static const int taken[] = { SIGINT,  SIGTERM, SIGHUP,  SIGUSR1,
-                                 SIGUSR2, SIGXCPU, SIGPIPE, SIGXFSZ };
-    sigset_t none;
-    sigemptyset(&none);
     setpgid(0, 0);
-    if (prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == parent && dup2(in, 0) == 0 &&
-        dup2(out, 1) == 1) {
+    if (sheaf__child_begin(parent, SIGKILL) && dup2(in, 0) == 0 && dup2(out, 1) == 1) {
         fcntl(0, F_SETFD, 0); /* dup2() leaves a number that is right as it is */
         fcntl(1, F_SETFD, 0);
-        for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
-            sigaction(taken[i], &(struct sigaction){ .sa_handler = SIG_DFL }, NULL);
-        sigprocmask(SIG_SETMASK, &none, NULL);
         execl("/bin/sh", "sh", "-c", command, (char *)NULL);
     }
     _Exit(127); /* the new process alone */

@@ -106,8 +106,8 @@ static void put_line(sheaf_json_writer *j, const sheaf__prompt *prompt,
 }
 
 /* On the first rank: their texts, rewards and lines. */
-static sheaf_status *judge(char **text, size_t *size, const sheaf__run_sampler *s,
-                           sheaf__answers *said, const sheaf__sampler_batch *b)
+static sheaf_status *judge(char **text, const sheaf__run_sampler *s, sheaf__answers *said,
+                           const sheaf__sampler_batch *b)
 {
     const int64_t rows = b->count * b->each;
     sheaf_json_writer j = { .compact = true };
@@ -131,23 +131,18 @@ static sheaf_status *judge(char **text, size_t *size, const sheaf__run_sampler *
     for (int64_t i = 0; i < rows && st == NULL; i++)
         put_line(&j, &s->prompts.prompt[prompt_of(b, i)], &said->output[i], own[i], reward[i], b,
                  i);
-    if (st == NULL && (j.text.failed || j.text.at == NULL))
-        st = sheaf__no_memory("completions");
     for (int64_t i = 0; i < rows && own != NULL; i++)
         free(own[i]);
     free(own);
     free(of);
     free(reward);
-    if (st != NULL) {
-        sheaf__text_release(&j.text);
-        return st;
-    }
-    *text = j.text.at;
-    *size = j.text.size;
-    return NULL;
+    if (st == NULL)
+        return sheaf__text_take(text, &j.text);
+    sheaf__text_release(&j.text);
+    return st;
 }
 
-static sheaf_status *sample(void *self, char **text, size_t *size, sheaf__model *model,
+static sheaf_status *sample(void *self, char **text, sheaf__model *model,
                             const sheaf__sampler_batch *b)
 {
     const sheaf__run_sampler *s = self;
@@ -178,7 +173,7 @@ static sheaf_status *sample(void *self, char **text, size_t *size, sheaf__model 
     said.failed = NULL;
     if (st == NULL && sheaf__is_first(model->context)) {
         sheaf__activity_idle(model->context->activity, true); /* programs take their time */
-        st = judge(text, size, s, &said, b);
+        st = judge(text, s, &said, b);
         sheaf__activity_idle(model->context->activity, false);
     }
     sheaf__answers_release(&said);

@@ -191,7 +191,7 @@ static sheaf_status *find_prompt(int64_t *prompt, const sheaf__plan_inputs *q, i
 sheaf_status *sheaf__plan_inputs_open(sheaf__plan_inputs *q, const sheaf_events *events)
 {
     sheaf_train_options *o = &q->o;
-    const bool generates = q->place_text != NULL;
+    const bool generates = q->place_text != NULL, samples = !generates && sheaf__sets_samples(o);
     sheaf__open_options how;
     sheaf__sums_note(o->device, o->sums, SHEAF_SUMS_UNNAMED, o->dtype, events);
     sheaf_status *st =
@@ -214,17 +214,14 @@ sheaf_status *sheaf__plan_inputs_open(sheaf__plan_inputs *q, const sheaf_events 
                        q->images_text);
         st = sheaf__run_tokenizer_open(&q->tokenizer, o, &q->opened);
         q->o.tokens_in = q->tokenizer.folder;
-        if (st == NULL && !generates && sheaf__sets_samples(o))
-            st = sheaf__sets_sample(&q->sets, o, &q->opened.config, q->sampler, events);
-        else
-            TRY(st, sheaf__sets_open(&q->sets, o, &q->opened.config, events, NULL));
+        TRY(st, samples ? sheaf__sets_sample(&q->sets, o, &q->opened.config, q->sampler, events)
+                        : sheaf__sets_open(&q->sets, o, &q->opened.config, events, NULL));
         if (st == NULL)
             q->data_bytes = sheaf__sets_memory(&q->sets);
     } else {
-        if (st == NULL && !generates && sheaf__sets_samples(o))
-            st = sheaf__sets_sample(&q->sets, o, &q->opened.config, NULL, events);
-        else
-            TRY(st, sheaf__objective_read(&q->sets.objective, &o->objective, o->label_smoothing));
+        TRY(st, samples
+                    ? sheaf__sets_sample(&q->sets, o, &q->opened.config, NULL, events)
+                    : sheaf__objective_read(&q->sets.objective, &o->objective, o->label_smoothing));
         TRY(st, find_images(q, events));
         if (st == NULL) /* sheaf_plan_seq() counts one image */
             q->seq = o->seq > 0
@@ -241,7 +238,7 @@ sheaf_status *sheaf__plan_inputs_open(sheaf__plan_inputs *q, const sheaf_events 
         st = sheaf__rates_check(&q->o, events);
     if (st == NULL)
         sheaf__plan_inputs_count(q, events);
-    if (st == NULL && !generates && sheaf__sets_samples(o) && q->sets.data == NULL)
+    if (st == NULL && samples && q->sets.data == NULL)
         st = find_prompt(&(int64_t){ 0 }, q, o->objective.group.max_new);
     return st;
 }

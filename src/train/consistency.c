@@ -50,20 +50,20 @@ static void add_flags(sheaf_text *t, const sheaf_train_options *o)
         const char *name;
         int64_t value;
     } flags[] = {
-        { "`tp`", o->tp },
-        { "`dp`", o->dp },
-        { "`steps`", o->steps },
-        { "`save-every`", o->save_every },
-        { "`export-every`", o->export_every },
-        { "`eval-every`", o->eval_every },
-        { "`patience`", o->patience },
-        { "`keep`", o->keep },
-        { "`resume`", o->resume },
-        { "`offload`", offloads },
-        { "`keep-activations`", o->kept },
+        { "tp", o->tp },
+        { "dp", o->dp },
+        { "steps", o->steps },
+        { "save-every", o->save_every },
+        { "export-every", o->export_every },
+        { "eval-every", o->eval_every },
+        { "patience", o->patience },
+        { "keep", o->keep },
+        { "resume", o->resume },
+        { "offload", offloads },
+        { "keep-activations", o->kept },
     };
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
-        sheaf__text_add(t, "%s\t%" PRId64 "\n", flags[i].name, flags[i].value);
+        sheaf__text_add(t, "`%s`\t%" PRId64 "\n", flags[i].name, flags[i].value);
 }
 
 static sheaf_status *describe(char **out, const sheaf__run *r, const sheaf__sets *sets)

@@ -74,11 +74,6 @@ static double share_of(const sheaf__group_loss *o, const sheaf__completion *one,
 
 /* ---- options ---- */
 
-static bool is(const char *text)
-{
-    return text != NULL && text[0] != '\0';
-}
-
 static bool same_name(const char *given, const char *name)
 {
     for (; *given != '\0' && (*given == *name || (*given == '-' && *name == '_')); given++)
@@ -133,9 +128,9 @@ static sheaf_status *check(const sheaf__group_loss *o, const char *name,
                            const sheaf__group_options *given)
 {
     const bool rloo = o->leave_one_out, clips = rloo || table[o->loss].of == of_clip;
-    if (rloo && is(given->scale_rewards))
+    if (rloo && sheaf__is_given(given->scale_rewards))
         return no_effect("`scale-rewards`", name);
-    if (rloo && is(given->level))
+    if (rloo && sheaf__is_given(given->level))
         return no_effect("`importance-sampling-level`", name);
     if (rloo && given->delta > 0)
         return no_effect("`delta`", name);
@@ -168,35 +163,35 @@ sheaf_status *sheaf__groups_read(sheaf__group_loss *out, const char *name, const
                                 .plain_kl = o->plain_kl,
                                 .normalize = o->normalize };
     out->high = o->epsilon_high > 0 ? o->epsilon_high : out->low;
-    sheaf_status *st = rloo && is(loss_type) ? no_effect("`loss-type`", name) : NULL;
-    if (st == NULL && is(loss_type))
+    sheaf_status *st = rloo && sheaf__is_given(loss_type) ? no_effect("`loss-type`", name) : NULL;
+    if (st == NULL && sheaf__is_given(loss_type))
         st = read_loss(out, loss_type);
-    if (st == NULL && is(o->scale_rewards))
+    if (st == NULL && sheaf__is_given(o->scale_rewards))
         st = read_scale(out, o->scale_rewards);
-    if (st == NULL && is(o->level))
+    if (st == NULL && sheaf__is_given(o->level))
         st = read_level(out, o->level);
     return TRY(st, check(out, name, o));
 }
 
 const char *sheaf__groups_given(const sheaf__group_options *o)
 {
-    return o->epsilon > 0          ? "`epsilon`"
-           : o->epsilon_high > 0   ? "`epsilon-high`"
-           : o->delta > 0          ? "`delta`"
-           : is(o->scale_rewards)  ? "`scale-rewards`"
-           : is(o->level)          ? "`importance-sampling-level`"
-           : o->iterations > 0     ? "`num-iterations`"
-           : o->max_new > 0        ? "`max-new`"
-           : o->temperature > 0    ? "`temperature`"
-           : o->mask_truncated     ? "`mask-truncated-completions`"
-           : o->plain_kl           ? "`no-bias-correction-kl`"
-           : is(o->reward)         ? "`reward`"
-           : is(o->reward_weights) ? "`reward-weights`"
-           : o->generations > 0    ? "`generations`"
-           : o->top_p > 0          ? "`top-p`"
-           : o->reward_time > 0    ? "`reward-time`"
-           : o->normalize          ? "`normalize-advantages`"
-                                   : NULL;
+    return o->epsilon > 0                       ? "`epsilon`"
+           : o->epsilon_high > 0                ? "`epsilon-high`"
+           : o->delta > 0                       ? "`delta`"
+           : sheaf__is_given(o->scale_rewards)  ? "`scale-rewards`"
+           : sheaf__is_given(o->level)          ? "`importance-sampling-level`"
+           : o->iterations > 0                  ? "`num-iterations`"
+           : o->max_new > 0                     ? "`max-new`"
+           : o->temperature > 0                 ? "`temperature`"
+           : o->mask_truncated                  ? "`mask-truncated-completions`"
+           : o->plain_kl                        ? "`no-bias-correction-kl`"
+           : sheaf__is_given(o->reward)         ? "`reward`"
+           : sheaf__is_given(o->reward_weights) ? "`reward-weights`"
+           : o->generations > 0                 ? "`generations`"
+           : o->top_p > 0                       ? "`top-p`"
+           : o->reward_time > 0                 ? "`reward-time`"
+           : o->normalize                       ? "`normalize-advantages`"
+                                                : NULL;
 }
 
 /* ---- advantages ---- */

@@ -7,6 +7,7 @@
 #include "base/base.h"
 #include "base/elementary.h"
 #include "base/file.h"
+#include "base/number.h"
 
 /* ---- functions ---- */
 
@@ -309,11 +310,6 @@ static const struct {
 };
 enum { OBJECTIVES = sizeof objectives / sizeof *objectives };
 
-static bool is(const char *text)
-{
-    return text != NULL && text[0] != '\0';
-}
-
 static bool named(const char *name, const char *at, size_t n)
 {
     return strlen(name) == n && strncmp(name, at, n) == 0;
@@ -357,17 +353,10 @@ static sheaf_status *read_losses(sheaf__objective *out, const char *list, unsign
 
 static sheaf_status *read_shares(sheaf__objective *out, const char *list)
 {
-    const char *at = list;
-    for (int i = 0; i < out->losses; i++) {
-        char *end;
-        out->share[i] = strtod(at, &end);
-        const bool last = i + 1 == out->losses;
-        if (end == at || !isfinite(out->share[i]) || *end != (last ? '\0' : ','))
-            return bad("`loss-weights`", "a number for each loss of `loss-type`, with commas", list,
-                       strlen(list));
-        at = end + 1;
-    }
-    return NULL;
+    return sheaf__numbers_read(out->share, out->losses, list)
+               ? NULL
+               : bad("`loss-weights`", "a number for each loss of `loss-type`, with commas", list,
+                     strlen(list));
 }
 
 static sheaf_status *check_smoothing(const sheaf__objective *o)
@@ -420,8 +409,8 @@ static sheaf_status *no_effect(const sheaf__objective *o, unsigned of,
         const char *flag;
         bool given, read;
     } all[] = {
-        { "`loss-type`", is(options->loss_type), of != 0 && of != OF_REWARD },
-        { "`loss-weights`", is(options->loss_weights),
+        { "`loss-type`", sheaf__is_given(options->loss_type), of != 0 && of != OF_REWARD },
+        { "`loss-weights`", sheaf__is_given(options->loss_weights),
           of != 0 && of != OF_REWARD && of != OF_GROUPS },
         { "`beta`", options->beta != 0, of != 0 && of != OF_REWARD },
         { "`center-rewards-coefficient`", options->center > 0, of == OF_REWARD },
@@ -429,10 +418,10 @@ static sheaf_status *no_effect(const sheaf__objective *o, unsigned of,
         { "`cpo-alpha`", options->cpo_alpha != 0, of == OF_CPO },
         { "`ld-alpha`", options->ld_alpha > 0, of == OF_DPO },
         { "`use-weighting`", options->weighting, of == OF_DPO },
-        { "`f-divergence-type`", is(options->divergence), of == OF_DPO },
+        { "`f-divergence-type`", sheaf__is_given(options->divergence), of == OF_DPO },
         { "`f-alpha-divergence-coef`", options->divergence_alpha > 0,
           divergences[o->divergence].score == of_alpha },
-        { "`reference`", is(options->reference), o->reference },
+        { "`reference`", sheaf__is_given(options->reference), o->reference },
         { "`orpo-answers`", options->answers, of == OF_ORPO },
         { "`desirable-weight`", options->desirable > 0, of == OF_KTO },
         { "`undesirable-weight`", options->undesirable > 0, of == OF_KTO },
@@ -451,7 +440,7 @@ static sheaf_status *no_effect(const sheaf__objective *o, unsigned of,
 
 static sheaf_status *read_divergence(sheaf__objective *out, const char *name)
 {
-    while (is(name) && out->divergence < DIVERGENCES &&
+    while (sheaf__is_given(name) && out->divergence < DIVERGENCES &&
            strcmp(divergences[out->divergence].name, name) != 0)
         out->divergence++;
     return out->divergence < DIVERGENCES
@@ -463,7 +452,7 @@ static sheaf_status *read_divergence(sheaf__objective *out, const char *name)
 
 static sheaf_status *read_reference(sheaf__objective *out, const char *name)
 {
-    if (!is(name))
+    if (!sheaf__is_given(name))
         return NULL;
     out->base = strcmp(name, "base") == 0;
     out->folder = out->base || strcmp(name, "start") == 0 ? NULL : name;
@@ -489,7 +478,7 @@ static sheaf_status *read_groups(sheaf__objective *out, const sheaf__objective_o
 sheaf_status *sheaf__objective_read(sheaf__objective *out, const sheaf__objective_options *options,
                                     double smoothing)
 {
-    const char *name = is(options->name) ? options->name : "sft";
+    const char *name = sheaf__is_given(options->name) ? options->name : "sft";
     int k = 0;
     while (k < OBJECTIVES && strcmp(objectives[k].name, name) != 0)
         k++;
@@ -521,8 +510,9 @@ sheaf_status *sheaf__objective_read(sheaf__objective *out, const sheaf__objectiv
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`beta`"), "above 0"), "%g",
                            options->beta);
     sheaf_status *st = read_losses(
-        out, is(options->loss_type) ? options->loss_type : objectives[k].loss, objectives[k].of);
-    if (st == NULL && is(options->loss_weights))
+        out, sheaf__is_given(options->loss_type) ? options->loss_type : objectives[k].loss,
+        objectives[k].of);
+    if (st == NULL && sheaf__is_given(options->loss_weights))
         st = read_shares(out, options->loss_weights);
     TRY(st, st == NULL ? check_smoothing(out) : NULL);
     if (st != NULL)

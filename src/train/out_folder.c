@@ -119,13 +119,14 @@ static bool holds_lock_alone(const char *out)
     return alone;
 }
 
-/* What a run may make before its first step, and not every run does. */
-static const char *const before_steps[] = { "reference", "rollouts.jsonl" };
-enum { BEFORE_STEPS = sizeof before_steps / sizeof *before_steps };
+/* What a run makes before its first step; the first ones not every run does. */
+static const char *const before_steps[] = { "reference",     "rollouts.jsonl", "checkpoints",
+                                            "metrics.jsonl", "run.json",       "settings" };
+enum { OF_SOME_RUNS = 2 };
 
-static void remove_before_steps(const char *out)
+static void remove_some(const char *out)
 {
-    for (int i = 0; i < BEFORE_STEPS; i++) {
+    for (int i = 0; i < OF_SOME_RUNS; i++) {
         char *path = NULL;
         sheaf_status_free(sheaf__path_join(&path, out, before_steps[i]));
         if (path != NULL)
@@ -137,13 +138,11 @@ static void remove_before_steps(const char *out)
 /* Does a folder have only what a run makes before its first step ends? */
 static bool came_to_nothing(const char *out, char **name, int64_t count)
 {
-    static const char *const made[] = { "checkpoints", "metrics.jsonl", "run.json",
-                                        "settings",    "reference",     "rollouts.jsonl" };
     bool ours = holds_lock_alone(out), other = false;
     for (int64_t i = 0; i < count && !other; i++) {
         other = !sheaf__path_is_partial(name[i]);
-        for (size_t k = 0; k < sizeof made / sizeof *made; k++)
-            other = other && strcmp(name[i], made[k]) != 0;
+        for (size_t k = 0; k < sizeof before_steps / sizeof *before_steps; k++)
+            other = other && strcmp(name[i], before_steps[k]) != 0;
         ours = ours || strcmp(name[i], "settings") == 0;
     }
     char *metrics = NULL;
@@ -287,7 +286,7 @@ sheaf_status *sheaf__out_prepare(sheaf__out_folder *f, const char *recipe)
                    o->out);
     TRY(st, take(f));
     if (st == NULL && f->anew)
-        remove_before_steps(o->out);
+        remove_some(o->out);
     TRY(st, o->resume ? NULL : sheaf__out_settings(f, recipe));
     if (st != NULL && f->lock >= 0 && !o->resume && !f->anew)
         sheaf__out_undo(f);
@@ -346,7 +345,7 @@ void sheaf__out_undo(const sheaf__out_folder *f)
     static const char *const made[] = { "checkpoints/lock", "checkpoints", "settings",
                                         "metrics.jsonl", "run.json" };
     bool gone = true;
-    remove_before_steps(f->options->out);
+    remove_some(f->options->out);
     for (size_t i = 0; i < sizeof made / sizeof *made && gone; i++) {
         char *path = NULL;
         sheaf_status_free(sheaf__path_join(&path, f->options->out, made[i]));

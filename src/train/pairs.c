@@ -363,14 +363,15 @@ sheaf_status *sheaf__pairs_evaluate(sheaf__evaluation *out, sheaf__pair_sums *su
     const sheaf_data *data = subset->data;
     const int64_t n = sheaf__subset_rows(subset);
     const int64_t rows = sheaf_data_rows(data);
-    double *sum = malloc(3 * (size_t)rows * sizeof *sum), *certainty = sum + rows, nll = 0;
+    const int numbers = objective->weighting ? 3 : 1; /* of a row */
+    double *sum = malloc((size_t)(numbers * rows) * sizeof *sum), nll = 0;
     *out = (sheaf__evaluation){ .tokens = n };
     *sums = (sheaf__pair_sums){ .means = objective->scores };
     sheaf_status *st =
         sheaf__agree_groups(model->context, sum == NULL ? sheaf__no_memory("sums of pairs") : NULL);
     TRY(st, sheaf__pairs_sums(sum, model, subset, objective, o, 0, how));
     if (objective->weighting)
-        TRY(st, certainties(certainty, certainty + rows, model, subset, objective, o, how));
+        TRY(st, certainties(sum + rows, sum + 2 * rows, model, subset, objective, o, how));
     for (int64_t i = 0; i < n && st == NULL; i++) {
         const int64_t first = sheaf_data_side(data, sample_of(subset, i), 0);
         sheaf__pair pair = { 0 };
@@ -379,7 +380,7 @@ sheaf_status *sheaf__pairs_evaluate(sheaf__evaluation *out, sheaf__pair_sums *su
             pair.sum[side] = sum[row];
             pair.reference[side] = reference == NULL ? 0 : reference[row];
             pair.tokens[side] = sheaf_data_labels(data, &row, 1);
-            pair.certainty += objective->weighting ? certainty[row] : 0;
+            pair.certainty += objective->weighting ? sum[rows + row] : 0;
         }
         pair.margin = sheaf_data_margin(data, first);
         if (objective->pairs)

@@ -63,19 +63,18 @@ static int64_t end_of(const sheaf__rollout_log *log, int64_t batch)
     return batch == 0 ? 0 : log->end[batch - 1];
 }
 
-sheaf_status *sheaf__rollout_log_find(char **text, size_t *size, const sheaf__rollout_log *log,
-                                      int64_t batch)
+sheaf_status *sheaf__rollout_log_find(char **text, const sheaf__rollout_log *log, int64_t batch)
 {
     int fd = -1;
     int64_t all;
     *text = NULL;
     if (batch >= log->batches)
         return NULL;
-    *size = (size_t)(log->end[batch] - end_of(log, batch));
-    *text = malloc(*size + 1);
+    const size_t size = (size_t)(log->end[batch] - end_of(log, batch));
+    *text = calloc(size + 1, 1);
     sheaf_status *st = *text == NULL ? sheaf__no_memory("rollouts.jsonl")
                                      : sheaf__file_open_read(&fd, &all, log->path);
-    TRY(st, sheaf__file_read_at(fd, *text, *size, end_of(log, batch), log->path));
+    TRY(st, sheaf__file_read_at(fd, *text, size, end_of(log, batch), log->path));
     if (fd >= 0)
         close(fd);
     if (st != NULL) {

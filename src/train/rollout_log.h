@@ -22,7 +22,6 @@ sheaf_status *sheaf__rollout_log_open(sheaf__rollout_log *log, const char *out, 
                                       int64_t rows, int64_t every);
 void sheaf__rollout_log_close(sheaf__rollout_log *log);
 /* sheaf__rollout_log_find - the lines of a batch (malloc'd); NULL: it is not there. */
-sheaf_status *sheaf__rollout_log_find(char **text, size_t *size, const sheaf__rollout_log *log,
-                                      int64_t batch);
+sheaf_status *sheaf__rollout_log_find(char **text, const sheaf__rollout_log *log, int64_t batch);
 /* sheaf__rollout_log_add - the next batch, on disk when this returns. */
 sheaf_status *sheaf__rollout_log_add(sheaf__rollout_log *log, const char *text, size_t size);

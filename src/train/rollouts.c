@@ -6,6 +6,7 @@
 #include "base/base.h"
 #include "base/json.h"
 #include "base/json_write.h"
+#include "comm/all.h"
 
 sheaf_status *sheaf__batch_open(sheaf__batch *b, sheaf__model *model,
                                 const sheaf__objective *objective, int64_t micros, int64_t n,
@@ -100,26 +101,14 @@ static sheaf_status *look_at(float *to, sheaf__batch *b, sheaf__pairs *p, const 
 
 /* ---- the log ---- */
 
-/* From the first of all ranks to all; *bytes is malloc'd, NULL there: NULL everywhere. */
-static sheaf_status *share_bytes(char **bytes, size_t *size, const sheaf__context *c)
+/* From the first of all ranks to all; `st`: of having it, consumed. */
+static sheaf_status *share(char **text, const sheaf__context *c, sheaf_status *st)
 {
-    int64_t n = *bytes == NULL ? -1 : (int64_t)*size;
-    sheaf_comm *const comm[] = { c->comm, c->peers };
-    sheaf_status *st = NULL;
-    for (int i = 0; i < 2; i++)
-        if (comm[i] != NULL)
-            TRY(st, sheaf_comm_broadcast(comm[i], &n, sizeof n, 0));
-    if (st == NULL && n >= 0 && (*bytes == NULL || n != (int64_t)*size)) {
-        free(*bytes);
-        *bytes = calloc((size_t)n + 1, 1);
-        *size = (size_t)n;
-    }
-    st = sheaf__agree_groups(
-        c, st == NULL && n >= 0 && *bytes == NULL ? sheaf__no_memory("completions of a step") : st);
-    for (int i = 0; i < 2 && n > 0; i++)
-        if (comm[i] != NULL)
-            TRY(st, sheaf_comm_broadcast(comm[i], *bytes, (size_t)n, 0));
-    return st;
+    st = sheaf__agree_groups(c, st);
+    TRY(st, sheaf__all_share(sheaf__model_comm(c), text));
+    st = sheaf__agree_groups(c, st);
+    TRY(st, sheaf__all_share(c->peers, text));
+    return sheaf__agree_groups(c, st);
 }
 
 /* Of line `row` of batch `number`, which is not as the run wrote it. */
@@ -135,13 +124,13 @@ static sheaf_status *bad_line(const sheaf__batch *b, int64_t number, int64_t row
 }
 
 /* The log-probabilities in the lines of batch `number`. */
-static sheaf_status *read_old(sheaf__batch *b, const char *text, size_t size,
-                              const sheaf_data *data, const int64_t *row, int64_t number)
+static sheaf_status *read_old(sheaf__batch *b, const char *text, const sheaf_data *data,
+                              const int64_t *row, int64_t number)
 {
     const char *at = text;
     sheaf_status *st = NULL;
     for (int64_t i = 0; i < b->micros * b->n && st == NULL; i++) {
-        const char *stop = memchr(at, '\n', (size_t)(text + size - at));
+        const char *stop = strchr(at, '\n');
         json_t *line = NULL;
         st = sheaf_in(sheaf__json_parse_line(&line, at, (size_t)(stop - at)), "rollouts.jsonl");
         const json_t *list = json_object_get(line, "logps");
@@ -186,13 +175,11 @@ static sheaf_status *find_old(sheaf__batch *b, sheaf__pairs *p, int64_t number, 
 {
     const sheaf__context *c = b->model->context;
     char *text = NULL;
-    size_t sizes = 0, size[SHEAF_MAX_SLICES];
+    size_t size[SHEAF_MAX_SLICES];
     sheaf_status *st =
-        b->log == NULL ? NULL : sheaf__rollout_log_find(&text, &sizes, b->log, number);
-    st = sheaf__agree_groups(c, st);
-    TRY(st, share_bytes(&text, &sizes, c));
+        share(&text, c, b->log == NULL ? NULL : sheaf__rollout_log_find(&text, b->log, number));
     if (st == NULL && text != NULL)
-        st = read_old(b, text, sizes, p->look.data, row, number);
+        st = read_old(b, text, p->look.data, row, number);
     if (st != NULL || text != NULL) {
         free(text);
         return st;
@@ -228,19 +215,15 @@ sheaf_status *sheaf__batch_draw(sheaf_data **out, sheaf__batch *b, const sheaf__
 {
     const sheaf__context *c = b->model->context;
     char *text = NULL;
-    size_t size = 0;
     sheaf_status *st =
-        b->log == NULL ? NULL : sheaf__rollout_log_find(&text, &size, b->log, number);
-    st = sheaf__agree_groups(c, st);
-    TRY(st, share_bytes(&text, &size, c));
+        share(&text, c, b->log == NULL ? NULL : sheaf__rollout_log_find(&text, b->log, number));
     if (st == NULL && text == NULL) {
-        st = sampler->sample(sampler->self, &text, &size, b->model, what);
+        st = sampler->sample(sampler->self, &text, b->model, what);
         if (st == NULL && b->log != NULL)
-            st = sheaf__rollout_log_add(b->log, text, size);
-        st = sheaf__agree_groups(c, st);
-        TRY(st, share_bytes(&text, &size, c));
+            st = sheaf__rollout_log_add(b->log, text, strlen(text));
+        st = share(&text, c, st);
     }
-    TRY(st, sheaf_data_rollouts(out, &b->model->schema->config, text, size));
+    TRY(st, sheaf_data_rollouts(out, &b->model->schema->config, text, strlen(text)));
     free(text);
     if (st == NULL && (st = check_drawn(b, *out, number)) != NULL) {
         sheaf_data_close(*out);

@@ -27,6 +27,6 @@ typedef struct sheaf__sampler {
                           const sheaf_events *events);
     /* Collective, by all ranks of all groups; the first has *text (malloc'd), a line for each
      * completion as rollout_log.h has it, for others it is NULL. */
-    sheaf_status *(*sample)(void *self, char **text, size_t *size, sheaf__model *model,
+    sheaf_status *(*sample)(void *self, char **text, sheaf__model *model,
                             const sheaf__sampler_batch *batch);
 } sheaf__sampler;

@@ -138,11 +138,6 @@ static sheaf_status *read(sheaf_data **out, const char *path, const sheaf_train_
     return st;
 }
 
-static bool is_given(const char *text)
-{
-    return text != NULL && text[0] != '\0';
-}
-
 /* What a recipe has for supervised training yields. */
 static void yield_to(const sheaf__objective *objective, sheaf_train_options *o)
 {
@@ -226,12 +221,12 @@ sheaf_status *sheaf__objective_check(const sheaf__objective *objective,
         { "`on-long cut`", "a completion has its reward as a whole",
           o->on_long == SHEAF_LONG_CUT && objective->grouped },
         { "`eval-data`", "an evaluation has no rewards",
-          is_given(o->eval_data) && objective->grouped },
+          sheaf__is_given(o->eval_data) && objective->grouped },
         { "`eval-split`", "an evaluation has no rewards", o->eval_split > 0 && objective->grouped },
         { "`group-by-length`", "groups of completions stay together",
           o->by_length && objective->grouped },
         { "`add-tokens`", "a reward model has no head for them",
-          objective->scores && o->add_tokens != NULL && o->add_tokens[0] != '\0' },
+          objective->scores && sheaf__is_given(o->add_tokens) },
         { "`neftune-alpha`", "the reference's sums are those without noise", o->neftune_alpha > 0 },
     };
     for (size_t i = 0; i < sizeof of / sizeof *of && sheaf__objective_prefers(objective); i++)
@@ -342,14 +337,20 @@ static sheaf_status *pack_and_count(sheaf__sets *s, sheaf_train_options *o,
     return NULL;
 }
 
-sheaf_status *sheaf__sets_open(sheaf__sets *s, sheaf_train_options *o, const sheaf_config *config,
-                               const sheaf_events *events, const atomic_int *stop)
+/* What is learnt, before anything is read. */
+static sheaf_status *begin(sheaf__sets *s, sheaf_train_options *o)
 {
     *s = (sheaf__sets){ 0 };
     sheaf_status *st = sheaf__objective_read(&s->objective, &o->objective, o->label_smoothing);
     if (st == NULL)
         yield_to(&s->objective, o);
-    TRY(st, sheaf__objective_check(&s->objective, o));
+    return TRY(st, sheaf__objective_check(&s->objective, o));
+}
+
+sheaf_status *sheaf__sets_open(sheaf__sets *s, sheaf_train_options *o, const sheaf_config *config,
+                               const sheaf_events *events, const atomic_int *stop)
+{
+    sheaf_status *st = begin(s, o);
     TRY(st, check_drift(&s->objective, o));
     if (st == NULL && sheaf__sets_samples(o))
         return sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "`reward`"),
@@ -361,7 +362,7 @@ sheaf_status *sheaf__sets_open(sheaf__sets *s, sheaf_train_options *o, const she
         return st;
     sheaf_data_note_unused(s->data, o->data, o->prompt_template, o->date, o->query, events);
     s->train.data = s->data;
-    if (o->eval_data != NULL && o->eval_data[0] != '\0') {
+    if (sheaf__is_given(o->eval_data)) {
         st = sheaf_in(
             read(&s->eval_data, o->eval_data, o, config, events, stop, false, &s->objective),
             "`eval-data`");
@@ -375,7 +376,7 @@ sheaf_status *sheaf__sets_open(sheaf__sets *s, sheaf_train_options *o, const she
 
 bool sheaf__sets_samples(const sheaf_train_options *o)
 {
-    return is_given(o->objective.group.reward);
+    return sheaf__is_given(o->objective.group.reward);
 }
 
 int64_t sheaf__sets_generations(const sheaf_train_options *o)
@@ -387,11 +388,7 @@ sheaf_status *sheaf__sets_sample(sheaf__sets *s, sheaf_train_options *o, const s
                                  const sheaf__sampler *sampler, const sheaf_events *events)
 {
     const int64_t each = sheaf__sets_generations(o), rows = o->micro_batch * o->accumulate;
-    *s = (sheaf__sets){ 0 };
-    sheaf_status *st = sheaf__objective_read(&s->objective, &o->objective, o->label_smoothing);
-    if (st == NULL)
-        yield_to(&s->objective, o);
-    TRY(st, sheaf__objective_check(&s->objective, o));
+    sheaf_status *st = begin(s, o);
     if (st == NULL && !s->objective.grouped)
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`reward`"), "`objective grpo` or rloo");
     if (st == NULL && s->objective.group.max_new < 1)

@@ -33,7 +33,7 @@ typedef struct work {
     int64_t max_new;
     char *settings; /* of an objective */
     double *score;  /* [scores] of a reward model */
-    int64_t scores;
+    int64_t scores, score_capacity;
     /* found: */
     sheaf_model_facts facts;
     sheaf_model_evaluate_report report;
@@ -138,10 +138,8 @@ static void print_mismatches(const work *w)
 static sheaf_status *keep_score(void *self, int64_t row, double score)
 {
     work *w = self;
-    double *more = realloc(w->score, (size_t)(row + 1) * sizeof *more);
-    if (more == NULL)
+    if (!SHEAF_GROW(&w->score, &w->score_capacity, row + 1))
         return sheaf__no_memory("scores");
-    w->score = more;
     w->score[row] = score;
     w->scores = row + 1;
     return NULL;

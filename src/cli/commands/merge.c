@@ -1,8 +1,7 @@
 /* merge.c - `sheaf merge`: base model and adapters into one model. */
-#include <math.h>
-
 #include "base/base.h"
 #include "base/file.h"
+#include "base/number.h"
 #include "base/print.h"
 #include "commands.h"
 #include "driver/signals.h"
@@ -119,20 +118,12 @@ typedef struct words {
 /* "0.7,-0.4": one for each adapter. */
 static sheaf_status *read_weights(double *out, int n, const char *text)
 {
-    const char *at = text;
-    for (int i = 0; i < n; i++) {
-        char *end;
-        out[i] = strtod(at, &end);
-        if (end == at || strcspn(at, "xX") < (size_t)(end - at) || !isfinite(out[i]) ||
-            (*end != '\0' && *end != ',') || (*end == ',') != (i + 1 < n))
-            return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--weights"),
-                                              "%d numbers with commas between them, one for each "
-                                              "adapter",
-                                              n),
-                               "%s", text);
-        at = end + 1;
-    }
-    return NULL;
+    if (strpbrk(text, "xX") == NULL && sheaf__numbers_read(out, n, text))
+        return NULL;
+    return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--weights"),
+                                      "%d numbers with commas between them, one for each adapter",
+                                      n),
+                       "%s", text);
 }
 
 static const cli_choice cpus[] = { { "intel", 1 }, { "amd", 2 }, { 0 } };
