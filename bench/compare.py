@@ -168,7 +168,7 @@ def compare(args, model, dtype):
     return {"model": model, "dtype": dtype, "rival": variant, "sheaf": ours, "slices_1": single, "torch": rival}
 
 
-def main():
+def arguments(**defaults):
     parser = argparse.ArgumentParser()
     parser.add_argument("--work", default="build/bench")
     parser.add_argument("--sheaf", default="build/sheaf")
@@ -178,8 +178,12 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, help="steps of a run instead of 16 (mini) or 5 (tiny1b-4l)")
     parser.add_argument("--threads", type=int, default=2)
-    args = parser.parse_args()
+    parser.set_defaults(**defaults)
+    return parser.parse_args()
 
+
+def main():
+    args = arguments()
     print("machine: " + machine())
     version = subprocess.run([args.sheaf, "--version"], capture_output=True, text=True).stdout.splitlines()
     results = []

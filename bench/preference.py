@@ -4,7 +4,6 @@ A pair is a prompt of 256 tokens and two answers of as many. Each pair is read o
 steps, and of sheaf's reference, which it computes before the first step where TRL computes it in every step. The ratio of
 supervised steps is measured beside it, as the machine is now.
 """
-import argparse
 import json
 import os
 import statistics
@@ -66,16 +65,7 @@ def measure(args, model, dtype):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--work", default="build/bench")
-    parser.add_argument("--sheaf", default="build/sheaf")
-    parser.add_argument("--matmul", default="build/bench/matmul_bench")
-    parser.add_argument("--models", default="mini,tiny1b-4l")
-    parser.add_argument("--dtypes", default="float32,bfloat16")
-    parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--steps", type=int, default=6)
-    parser.add_argument("--threads", type=int, default=2)
-    args = parser.parse_args()
+    args = compare.arguments(rounds=2, steps=6)
     print("machine: " + compare.machine())
     results = {"%s, %s" % (model, dtype): measure(args, model, dtype) for model in args.models.split(",") for dtype in args.dtypes.split(",")}
     path = os.path.join(args.work, "preference.json")
