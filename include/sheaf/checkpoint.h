@@ -96,7 +96,7 @@ SHEAF_API sheaf_status *sheaf_path_info(char **json, const char *path,
 
 /* ---- verify ---- */
 
-/* What was found in a checkpoint. */
+/* The findings about a checkpoint. */
 typedef struct sheaf_verification sheaf_verification;
 
 typedef struct sheaf_weights_verify_options {
@@ -158,7 +158,7 @@ SHEAF_API void sheaf_verification_free(sheaf_verification *verification);
 
 typedef struct sheaf_weights_convert_options {
     size_t size;
-    const char *src; /* what to convert; also a run or a checkpoint of training, when `to` is
+    const char *src; /* the model to convert; also a run or a checkpoint of training, when `to` is
                         hf, sat, peft or gguf */
     const char *const *also; /* further folders with parts of it, ends with NULL; or NULL */
     const char *dst;         /* must not exist, or be an empty folder; gguf, gguf-...: a file */
@@ -257,14 +257,14 @@ typedef struct sheaf_weights_merge_report {
     int64_t products_checked; /* rows of adapted weights whose product with a random vector was
                                  compared */
     double worst_product;     /* largest difference, in units of the rounding expected */
-    char worst_tensor[256];   /* where that was; "" when none was compared */
+    char worst_tensor[256];   /* its tensor; "" when none was compared */
     bool whole;               /* a run trained whole tensors: they stand in place of the base's */
     int parts;              /* LoRA that lay in the base itself was merged, into so many; else 0 */
     int64_t base_quantised; /* weights of the base in 4 or 8 bits */
     int64_t requantised;    /* of them, those that were changed and quantised again, and */
-    double requantise_worst, requantise_mean; /* what that changed: the largest and the mean
-                                                 |written - merged| of all their elements */
-    char requantise_tensor[256];              /* where the largest is */
+    double requantise_worst, requantise_mean; /* the error of quantising again: the largest and the
+                                                 mean |written - merged| of all their elements */
+    char requantise_tensor[256];              /* the tensor with the largest */
 } sheaf_weights_merge_report;
 
 /* sheaf_weights_merge - W + s B A in bounded memory, for every variant of PEFT's (docs/merge.md),

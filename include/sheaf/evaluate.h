@@ -34,8 +34,8 @@ typedef struct sheaf_model_evaluate_options {
     const sheaf_events *events;
     sheaf_control *control; /* stops it between rows, where `take` is given; may be NULL */
     /* Of texts; 0: the run's, else the first of each. */
-    sheaf_loss_on loss_on; /* what is learned */
-    sheaf_on_long on_long; /* what becomes of those longer than `seq` */
+    sheaf_loss_on loss_on; /* the parts that have labels */
+    sheaf_on_long on_long; /* treatment of texts longer than `seq` */
     int specials;          /* special tokens that are written in them are text (-1) or tokens (1) */
     const char *data_cache; /* folder that keeps tokenised texts; NULL: none */
     sheaf_on_bad on_bad;

@@ -39,7 +39,7 @@ typedef struct sheaf_event_step {
     sheaf_event_value value[SHEAF_EVENT_VALUES];
 } sheaf_event_step;
 
-/* What one rank spent on a step, measured: seconds, of which all but `save` make up the step, and
+/* Measured costs of one step on one rank: seconds, of which all but `save` make up the step, and
  * bytes. */
 typedef struct sheaf_event_rank {
     double compute;
@@ -64,7 +64,7 @@ typedef struct sheaf_event_spent {
     uint64_t sent_to[SHEAF_EVENT_RANKS]; /* bytes by rank of all */
 } sheaf_event_spent;
 
-/* What a rank read from where --offload keeps it, and wrote there. */
+/* Bytes that a rank read from, and wrote to, the place of --offload. */
 typedef struct sheaf_event_offload {
     uint64_t read, written;  /* bytes */
     double reading, writing; /* seconds of a thread of its own, */

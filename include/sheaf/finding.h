@@ -4,7 +4,7 @@
 typedef enum sheaf_severity {
     SHEAF_NOTE,    /* worth knowing: what was inferred from what */
     SHEAF_WARNING, /* odd, but the tensors are all there */
-    SHEAF_DEFECT,  /* what was wanted cannot be had from these files */
+    SHEAF_DEFECT,  /* these files cannot give the checkpoint that was requested */
 } sheaf_severity;
 
 /* Codes, the stable words of verify --json:

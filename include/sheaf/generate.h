@@ -56,7 +56,7 @@ typedef struct sheaf_model_open_options {
     struct sheaf_comm *processes;
     const char *evaluates;   /* the path of data, where sheaf_model_evaluate() of them is all
                                 that is asked of it: what else it answers by is not read. NULL */
-    const char *device;      /* where it computes (docs/devices.md); NULL: cpu */
+    const char *device;      /* cpu, gpu, ... (docs/devices.md); NULL: cpu */
     sheaf_quantize quantize; /* the linear layers of a plain model, while it is loaded; 0: as in the
                                 run, else not */
     int asks; /* a text is a question, laid out by the template that the model stores, if any (1),
@@ -86,7 +86,7 @@ SHEAF_API sheaf_status *sheaf_model_info(sheaf_model_facts *facts, const sheaf_m
 
 /* ---- prompts ---- */
 
-/* What a model answered. */
+/* The answers of a model. */
 typedef struct sheaf_answer sheaf_answer;
 
 /* Why an answer is over. */
@@ -123,8 +123,8 @@ typedef struct sheaf_model_generate_options {
      * character, nor of a text that ends the answer. Joined it is the answer's. `prompt` counts
      * from 0. May be NULL. */
     void (*on_text)(void *context, int64_t prompt, const char *text);
-    bool model_defaults; /* what is 0 above, from max_new to repetition_penalty, is what the model's
-                            generation_config.json says, by transformers' rules */
+    bool model_defaults;  /* options above that are 0, from max_new to repetition_penalty, come from
+                             the model's generation_config.json, by transformers' rules */
     bool as_long_as_fits; /* an answer ends where the model's positions do, instead of being refused
                              when max_new may go beyond them */
     bool partial;         /* stopped by the control, what was said so far is the answer */

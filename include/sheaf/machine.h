@@ -14,7 +14,7 @@ typedef struct sheaf_machine_facts {
     size_t size;
     char processor[64];  /* its name */
     const char *kernels; /* the widest instruction set that there are kernels for here; static */
-    const char *pairs, *tiles; /* what computes these orders of bfloat16 sums here; static */
+    const char *pairs, *tiles; /* units of these orders of bfloat16 sums here; static */
     const char *sums;          /* the faster one of them, "pairs" or "tiles"; static */
     int cores;                 /* this process may use */
     int64_t memory, available; /* bytes; 0: not known */

@@ -23,9 +23,9 @@
 
 /* ---- choices that several options have; 0: the run's, else the first of each ---- */
 
-/* What of a text is learned: all answers of a conversation and the completion of a prompt (the
- * default), of a conversation only the last answer, everything, or everything from the first answer
- * on, template and later questions included, as TRL learns preferences. */
+/* The labels of a text: all answers of a conversation and the completion of a prompt (the default),
+ * of a conversation only the last answer, everything, or everything from the first answer on,
+ * template and later questions included, as TRL learns preferences. */
 typedef enum sheaf_loss_on {
     SHEAF_LOSS_UNNAMED,
     SHEAF_LOSS_ANSWERS,
@@ -33,7 +33,7 @@ typedef enum sheaf_loss_on {
     SHEAF_LOSS_ALL,
     SHEAF_LOSS_BEHIND
 } sheaf_loss_on;
-/* What becomes of a text that is longer than a row may be. The default is an error. */
+/* Treatment of a text that is longer than a row may be. The default is an error. */
 typedef enum sheaf_on_long {
     SHEAF_LONG_UNNAMED,
     SHEAF_LONG_ERROR,
@@ -41,7 +41,7 @@ typedef enum sheaf_on_long {
     SHEAF_LONG_SKIP /* it is left out */
 } sheaf_on_long;
 
-/* What becomes of records that cannot be used. */
+/* Treatment of records that cannot be used. */
 typedef enum sheaf_on_bad {
     SHEAF_BAD_ERROR,
     SHEAF_BAD_SKIP /* they are left out, counted, and the first named; not if all are bad */

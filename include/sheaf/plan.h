@@ -22,13 +22,13 @@ typedef enum sheaf_plan_table {
     SHEAF_PLAN_TABLE_METHODS /* of all three */
 } sheaf_plan_table;
 
-/* What else a plan is asked for. */
+/* Further options of a plan. */
 typedef struct sheaf_plan_options {
     size_t size;
     uint64_t memory; /* bytes: the setting nearest to the one asked for that fits (docs/plan.md);
                         0: that one itself */
-    /* Whose memory that is: each host's, which takes so many ranks; 0 ends the list, and every rank
-     * after it has a host of its own. NULL: this machine's, with all ranks in one process. */
+    /* Ranks on each host, which share its memory; 0 ends the list, and every rank after it has a
+     * host of its own. NULL: this machine, with all ranks in one process. */
     const int *slots;
     const char *place;  /* generation: layers over stages of tp ranks each (docs/generate.md), of
                            micro-batch sequences of seq tokens; NULL: training */
@@ -70,8 +70,7 @@ typedef struct sheaf_needs_facts {
     bool fits;                   /* into options->memory, where that was given */
     uint64_t need;               /* bytes of what shares that memory; else `process` */
     bool pictures;               /* the model reads some */
-    const char
-        *adapter; /* what its file takes, in words, where it has full copies; NULL; borrowed */
+    const char *adapter; /* bytes of its file, in words, where it has full copies; NULL; borrowed */
 } sheaf_needs_facts;
 
 typedef struct sheaf_needs_rank_facts {

@@ -59,9 +59,8 @@ SHEAF_API sheaf_status *sheaf_tokenizer_decode(char **text, size_t *size,
 
 typedef enum sheaf_span_kind {
     SHEAF_SPAN_CONTENT, /* content of a message: text, whatever it looks like */
-    SHEAF_SPAN_ANSWER,  /* what a model learns to write: behind the generation prompt, up to and
-                           with the mark that ends it; where the template has {% generation %}
-                           blocks, what these write */
+    SHEAF_SPAN_ANSWER,  /* a label: behind the generation prompt, up to and with the mark that ends
+                           it; where the template has {% generation %} blocks, their output */
 } sheaf_span_kind;
 
 typedef struct sheaf_span {

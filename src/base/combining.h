@@ -26,8 +26,8 @@ typedef struct sheaf__combining {
     int64_t begin, end;
 } sheaf__combining;
 
-/* What moves and adds in memory that the processor cannot read.
- *   lend     returns when what this rank lends to the next exchange is there
+/* Moves and adds in memory that the processor cannot read.
+ *   lend     returns when the operands that this rank lends to the next exchange are complete
  *   wait     returns when its copies and sums are done
  *   copy     may return before it is done
  *   combine  as `copy` */

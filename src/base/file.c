@@ -311,7 +311,7 @@ void sheaf__names_free(char **names, int64_t count)
     free(names);
 }
 
-/* What git leaves in the place of a large file until git-lfs fetches it: a text of three lines. */
+/* git's placeholder for a large file that git-lfs has not fetched: a text of three lines. */
 static sheaf_status *refuse_pointer(int fd, int64_t size, const char *path)
 {
     static const char begin[] = "version https://git-lfs.github.com/spec/v1\n";

@@ -106,9 +106,9 @@ static sheaf_status *write_all(sheaf_file *file, const char *src, size_t size, i
     return NULL;
 }
 
-/* What is large is on its way to the disk while the next part is computed: the kernel would begin
- * only when memory fills up or at the fsync, which then waits for all of it. A hint: what comes of
- * it does not matter. */
+/* A large part is on its way to the disk while the next one is computed: the kernel would begin
+ * only when memory fills up or at the fsync, which then waits for all of it. A hint: its result
+ * does not matter. */
 #define SOON ((size_t)128 << 10)
 
 sheaf_status *sheaf__file_write_at(sheaf_file *file, const void *src, size_t size, int64_t offset)

@@ -8,8 +8,8 @@
 #include "base/base.h"
 #include "base/file.h"
 
-/* Where modules may lie, or in a folder below: what the user says, the folder of the program, and
- * that of the library it is linked with. Empty: not known. */
+/* Folders that may hold modules, directly or in a folder below: the user's, that of the program,
+ * and that of the library it is linked with. Empty: not known. */
 enum { FOLDERS = 3 };
 
 static void find_folders(char folder[FOLDERS][PATH_MAX])

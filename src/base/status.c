@@ -131,7 +131,7 @@ static const char *line_of(const sheaf_status *st, int line)
     return st == NULL || st->line[line] == NULL ? "" : st->line[line];
 }
 
-/* Where memory ran out is often all that a call can say: that it did is said here, without
+/* A call that runs out of memory can often report only its place: the reason is added here, without
  * memory. */
 static const char *found_of(const sheaf_status *st)
 {

@@ -78,7 +78,7 @@ sheaf_status *sheaf__temporary_make(char *path, size_t size, int *lock, const ch
     return sheaf__io_fail(errno, path, folder ? "making the folder" : "creating the file");
 }
 
-/* Where a file system has no files without names, one that loses its name at once. */
+/* A file without a name; on file systems that have none, a file that loses its name at once. */
 static int unnamed(const char *folder, int flags)
 {
     char path[SHEAF_PATH_SIZE];

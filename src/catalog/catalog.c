@@ -197,7 +197,7 @@ sheaf_status *sheaf__catalog_tensor(sheaf_logical **out, sheaf_catalog *c, const
     *out = sheaf__catalog_find(c, name);
     if (*out != NULL)
         return NULL;
-    int64_t elements = 1; /* where an axis has none: of the others, whose products are taken too */
+    int64_t elements = 1; /* without axes of no elements: the others' product must fit too */
     for (int i = 0; i < ndim; i++)
         if (i == SHEAF_CATALOG_MAX_DIMS || shape[i] < 0 ||
             __builtin_mul_overflow(elements, shape[i] > 0 ? shape[i] : 1, &elements))
@@ -265,7 +265,7 @@ sheaf_piece sheaf__piece_dense(int file, int rank, sheaf_dtype dtype, int64_t of
     return p;
 }
 
-/* Where the piece's last byte ends; -1 when that is no number. */
+/* The end of the piece's last byte; -1 when that is no number. */
 static int64_t piece_end(const sheaf_piece *p, int ndim)
 {
     int64_t last = 0, step, end;

@@ -30,13 +30,13 @@ typedef struct sheaf_piece {
     int64_t stride[SHEAF_CATALOG_MAX_DIMS]; /* in elements, at least 0 */
     uint64_t digest; /* of its bytes, by checksums in the file: equal ones speak for equal bytes; 0
                         = not known */
-    /* Where numbers are not stored as `dtype`: in blocks of ggml's, which lie in rows, or in
-     * another of its types; and each may be one more than what is read. */
+    /* Numbers that are not stored as `dtype`: in ggml's blocks along rows, or in another of its
+     * types; plus_one: each may be stored one larger. */
     bool converted, plus_one;
     sheaf__gguf_type stored;
 } sheaf_piece;
 
-/* What a logical tensor is to its model. */
+/* The kind of a logical tensor in its model. */
 typedef enum sheaf_kind {
     SHEAF_WEIGHT,
     SHEAF_BUFFER, /* computed, not trained (rotary inv_freq) */
@@ -91,7 +91,7 @@ typedef struct sheaf_catalog {
     char *root;                   /* the folder (or file) that was read */
     const char *model;            /* "llama", "cogvlm", ...: a constant; NULL = not recognised */
     char *config; /* text of config.json, model_config.json or what says as much; NULL = none */
-    char *config_path;  /* where it lies; NULL = none, or it was put together */
+    char *config_path;  /* its path; NULL = none, or it was put together */
     char *quantization; /* quantization_config of tensors with codes, which `config` then lacks */
     int tp, pp, dp;     /* parallel sizes; 0 = not known */
     int64_t step;       /* -1 = not known */

@@ -457,7 +457,7 @@ sheaf_status *sheaf__catalog_rank_notes(bool *any, sheaf_catalog *c)
             "by the names of files and folders alone; parts that were swapped would not be noticed");
     if (st != NULL || c->copies_contradict)
         return st;
-    const char *one_run = "parts that say themselves of which run they are";
+    const char *one_run = "parts whose files name their run";
     if (c->copies == 0)
         return sheaf__note(
             c, "inferred", c->root, "", one_run, "",

@@ -185,7 +185,7 @@ static float scale_at(const uint8_t *words, int64_t i, sheaf_dtype dtype)
                                                        : sheaf__load(words, i, dtype);
 }
 
-/* What a chunk has of the area. */
+/* The chunk's part of the area. */
 static void unpack(const reading *r, const area *a, const chunk *k)
 {
     const sheaf__plane *p = plane_of(r, a);

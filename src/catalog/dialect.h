@@ -11,7 +11,7 @@
 struct sheaf_catalog;
 struct sheaf_dialect_hints;
 
-/* What sheaf convert can write in this form; 0 = it is only read. */
+/* Outputs of sheaf convert in this form; 0 = it is only read. */
 enum {
     SHEAF_WRITES_MODEL = 1,
     SHEAF_WRITES_MOMENTS = 2,

@@ -76,7 +76,7 @@ static sheaf_status *refuse(const part *p, int64_t row)
     return sheaf_try_this(st, "sheaf verify says which numbers are damaged");
 }
 
-/* What is read, so that every block of the box is there whole, and where in it. */
+/* The rows and columns to read for whole blocks of a box, and the box's place in them. */
 typedef struct covering {
     int64_t row0, rows, col0, cols, skip, n, first, stride;
 } covering;
@@ -294,7 +294,7 @@ static const sheaf__quant *form(sheaf_source *self, const char *name)
     return t == NULL ? NULL : &t->quant;
 }
 
-/* Where a box goes. */
+/* The destination of a box. */
 typedef struct target {
     quantising *q;
     const sheaf__quant_parts *to;

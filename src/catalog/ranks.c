@@ -44,7 +44,7 @@ typedef struct pair {
 
 typedef struct part {
     int rank;
-    const char *path; /* where its first copy that differs lies */
+    const char *path; /* path of its first copy that differs */
     uint64_t chain;   /* of the digests of all its copies */
     uint64_t digest;  /* of one */
     int group;        /* parts with equal copies are one */
@@ -516,7 +516,7 @@ static sheaf_status *report_groups(copies *k)
     sheaf__text_add(&found,
                     " are of different runs or steps: of the %" PRId64
                     " tensors of which each part has a copy, %" PRId64
-                    " differ between them; which are meant cannot be told",
+                    " differ between them; it is unknown which parts are right",
                     k->tensors, k->differing);
     sheaf_status *st = found.failed
                            ? sheaf__no_memory(k->c->root)

@@ -10,7 +10,7 @@
 
 enum {
     ACROSS = 16,                    /* tiles of a row, at most */
-    TILES = 2 * ACROSS,             /* where one row of tiles ends, the next begins */
+    TILES = 2 * ACROSS,             /* end of one row of tiles and begin of the next */
     TILE_BYTES = (8 << 20) / TILES, /* of a tile */
     STEP = 64,                      /* columns of a tile are a multiple, */
     WORD = 8,                       /* rows too, */

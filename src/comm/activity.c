@@ -63,7 +63,7 @@ void sheaf__activity_report(sheaf__report *out, const sheaf__activity *d)
 
 /* ---- shown ---- */
 
-/* Where in the run: step, micro-batch, layer, op. */
+/* The place in the run: step, micro-batch, layer, op. */
 static void add_place(sheaf_text *out, const sheaf__report *t)
 {
     const char *before = "; ";

@@ -60,8 +60,8 @@ static inline void sheaf__activity_tick(sheaf__activity *d)
     SHEAF__STORE(d->ticks, SHEAF__LOAD(d->ticks) + 1);
 }
 
-/* What follows accepts NULL, which stands for a rank that is not watched.
- * sheaf__activity_call, _return - a call of one of its groups begins, and has returned. */
+/* The functions below accept NULL for a rank that is not watched. sheaf__activity_call, _return - a
+ * call of one of its groups begins, and has returned. */
 static inline void sheaf__activity_call(sheaf__activity *d, const char *call)
 {
     if (d == NULL)

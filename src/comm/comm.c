@@ -165,7 +165,7 @@ static sheaf_status *post(sheaf_comm *comm, const sheaf__heading *heading, const
     return st;
 }
 
-/* What is lent to be summed in place is no message; sum.c counts it. */
+/* Operands lent for sums in place are no messages; sum.c counts them. */
 static bool is_lent(const sheaf_comm *comm, sheaf__comm_op op)
 {
     return comm->transport->posted != NULL && (op == SHEAF__OP_SUM || op == SHEAF__OP_MAX);

@@ -11,7 +11,7 @@
 
 #include "sheaf/cut.h"
 
-/* What a call is made for, in the order of tables and JSON. Selections and agreement are counted by
+/* The purpose of a call, in the order of tables and JSON. Selections and agreement are counted by
  * operation, not by purpose. */
 typedef enum sheaf__traffic {
     SHEAF__TRAFFIC_FORWARD,   /* sums and maxima of the forward pass */

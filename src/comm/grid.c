@@ -9,7 +9,7 @@
 
 enum { GROUP, STAGE, PEERS, KINDS }; /* beside that of all ranks */
 
-/* What a grid on threads is made of; lists hold NULL where a group has one rank. */
+/* The parts of a grid on threads; lists hold NULL where a group has one rank. */
 typedef struct parts {
     const sheaf__grid_options *options;
     int ranks, stages; /* of a stage; of a group */

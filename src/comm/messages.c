@@ -326,7 +326,7 @@ static const sheaf__heading *heading(const sheaf_comm *comm, int rank)
     return &m->peer[rank].heading;
 }
 
-/* What little there was came with the message. */
+/* Small contents came with the message. */
 static sheaf_status *take(mesh *m, const sheaf__move *receive, int count, int rank)
 {
     const peer *l = &m->peer[rank];
@@ -399,7 +399,7 @@ static sheaf_status *collect(sheaf_comm *comm, const sheaf__move *receive, int c
     for (int r = 0; r < comm->ranks && st == NULL; r++)
         st = take(m, receive, count, r);
     m->pieces = 0;
-    for (int sends = 0; sends < 2; sends++) /* what is received first: it has a place then */
+    for (int sends = 0; sends < 2; sends++) /* receives first, so that they have a place */
         for (int i = 1; i < comm->ranks && st == NULL; i++) {
             const int r = (comm->rank + i) % comm->ranks;
             if (sends && m->peer[r].sends_more)

@@ -21,10 +21,10 @@ enum {
 typedef struct place {
     char host[HOST];
     uint64_t machine; /* the same on all hosts of one kernel, be they containers */
-    uint64_t cores;   /* which of its cores: the same where processes share them */
+    uint64_t cores;   /* its cores of that machine: the same for processes that share them */
 } place;
 
-/* What this process is to the others of its run; see process.h. */
+/* This process among the others of its run; see process.h. */
 typedef struct sheaf__processes {
     const sheaf__mpi *mpi;
     sheaf_comm *comm; /* of all processes */
@@ -218,7 +218,7 @@ static sheaf_status *join(processes *p, const sheaf__launcher *launcher, sheaf__
     return NULL;
 }
 
-/* Who is where; the first exchange of all. */
+/* Exchanges the places of all processes; the first exchange. */
 static sheaf_status *meet(processes *p)
 {
     int process[SHEAF_MAX_SLICES];
@@ -316,7 +316,7 @@ sheaf_status *sheaf__process_name_own(const sheaf_comm *all, sheaf_status *st)
     if (st == NULL || all == NULL || !sheaf__all_first(all))
         return st;
     const sheaf_code code = sheaf_status_code(st);
-    const bool named = strstr(sheaf_status_where(st), "rank ") != NULL; /* what all did failed */
+    const bool named = strstr(sheaf_status_where(st), "rank ") != NULL; /* a failure of all ranks */
     return !named && (code == SHEAF_E_MEMORY || code == SHEAF_E_IO)
                ? sheaf_in(st, "rank 0 on %s", sheaf__all_host(all, 0))
                : st;

@@ -24,7 +24,7 @@ typedef void add_fn(float *dst, const float *a, const float *b, int64_t n);
 
 /* An operand of a step: 0 and up is an operand of the sum, ~0 and down a slot. */
 #define SLOT(i) (~(i))
-#define IN_OUT SHEAF__COMBINED /* where the last step leaves the result */
+#define IN_OUT SHEAF__COMBINED /* destination of the last step's result */
 
 typedef sheaf__combining_step step;
 
@@ -318,7 +318,8 @@ static int64_t summed_by(int64_t n, int ranks, int rank)
     return n / most * SEGMENT + (rest.end - rest.begin);
 }
 
-/* Where nothing is sent, because ranks see each other's memory or none is there: what would be. */
+/* Counts the bytes that messages would have, where ranks see each other's memory or none is there.
+ */
 static void count_unsent(sheaf_comm *comm, const combine *c, int64_t n, sheaf__comm_op op)
 {
     int own[SHEAF_MAX_SLICES] = { 0 };

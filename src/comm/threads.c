@@ -30,7 +30,7 @@ typedef struct member {
     uint64_t meetings; /* its own count; the same on all ranks that meet */
     sheaf__spin patience;
     _Atomic uint64_t left_from; /* first meeting it does not come to */
-    sheaf__heading left;        /* what peers read from then on */
+    sheaf__heading left;        /* heading that peers read from then on */
     struct sheaf__threads *group;
     sheaf_comm comm;
     sheaf_status *result;

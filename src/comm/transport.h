@@ -74,7 +74,7 @@ struct sheaf_comm {
     size_t staging_capacity;   /* floats */
     const int *world;          /* [ranks] their numbers among all of the run; NULL: the same */
     const char *const *host;   /* [ranks] of processes: where they run; NULL: here */
-    sheaf__activity *activity; /* where its calls are recorded; NULL: nowhere */
+    sheaf__activity *activity; /* records its calls; NULL: nothing does */
     struct sheaf__processes *processes; /* of a group of all processes: process.c */
 };
 

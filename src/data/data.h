@@ -67,7 +67,7 @@ typedef struct sheaf_data_options {
     bool scores;
 } sheaf_data_options;
 
-/* What a completion was given. */
+/* The scores of a completion. */
 typedef struct sheaf_data_rollout {
     double reward;     /* NaN: none */
     int64_t group;     /* the same number: of one prompt */
@@ -219,14 +219,14 @@ typedef struct sheaf_batch {
     const int64_t *other; /* [n] rows whose answers stand behind the prompts; NULL: each its own */
     bool prompts_too;     /* prompts have labels as well, */
     uint8_t *answer;      /* and this gets 1 where the data have one */
-    /* Where positions have three axes they are [3, axis_stride], padding 0; else 0 */
+    /* Positions with three axes are [3, axis_stride], padding 0; else 0 */
     int64_t axis_stride;
     /* Of packed rows: *segments, and where each begins among the n * seq positions, with their end
      * [*segments + 1]; space for n * seq + 1. The padding of a row is a segment too. */
     int64_t *segment, *segments;
 } sheaf_batch;
 
-/* What a batch holds of images, and how long its rows are. */
+/* Counts of a batch's images, and the length of its rows. */
 typedef struct sheaf_batch_images {
     sheaf__picture_counts pictures;
     int64_t image_rows; /* positions that use the visual experts */

@@ -158,7 +158,7 @@ static sheaf_status *placed(const reader *in, const job *j, sheaf_status *st, in
                : sheaf__record_in(st, &in->records, index);
 }
 
-/* What is bad about a record; takes the status of its job. */
+/* The fault of a record; takes the status of its job. */
 static sheaf_status *fault_of(reader *in, job *j)
 {
     const sheaf__sequence *s = &j->text;

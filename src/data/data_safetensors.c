@@ -306,7 +306,7 @@ static sheaf_status *make_rows(sheaf__tensors *in)
         return sheaf__data_no_memory((int64_t)total);
     for (int64_t r = 0; r <= in->rows; r++)
         data->begin[r] = r * in->length;
-    for (size_t i = 0; i < total; i++) /* where the file has none */
+    for (size_t i = 0; i < total; i++) /* if the file has none */
         data->label[i] = SHEAF__NO_LABEL;
     return NULL;
 }

@@ -43,7 +43,7 @@ static size_t digits_of(const char *text)
     return strspn(text, "0123456789.+-eE");
 }
 
-/* Where the weight of a name begins, behind its last colon; its end: it has none. */
+/* Begin of a name's weight, behind its last colon; the end of the name: it has none. */
 static size_t weight_at(const char *folder, const char *text, size_t n)
 {
     size_t colon = n;

@@ -30,7 +30,7 @@ typedef struct order {
  * each pass over them: number j of its share in epoch e is its sample e d + j, row (e d + j) mod m
  * of pass floor((e d + j)/m). So it begins again only when each of its rows was there. */
 
-/* Where the rows of set p begin among those that take part; p == count: their end. */
+/* First row of set p among the rows that take part; p == count: the end of all. */
 static uint64_t set_begin(const order *o, int p)
 {
     const sheaf__data_sets *m = o->data->sets;
@@ -54,7 +54,7 @@ static uint64_t share_begin(const order *o, int p)
     return p == 0 ? 0 : (uint64_t)sheaf__share_end(o->data->sets, p - 1, (int64_t)o->n);
 }
 
-/* Which of the rows that take part is number k of an epoch. */
+/* The k-th row of an epoch, among the rows that take part. */
 static uint64_t drawn(const order *o, uint64_t epoch, uint64_t k)
 {
     static const uint64_t own = 0x6f776e; /* "own" */

@@ -39,6 +39,7 @@ sheaf_status *sheaf__preference_part(json_t **out, bool *desirable, json_t *reco
 sheaf_status *sheaf__preference_read(sheaf__text_record *out, const sheaf_data_options *options,
                                      bool *desirable, json_t *record, int side);
 
-/* Where pairs are judged answers, the rejected ones of so many pairs follow the chosen ones, as TRL
- * has them, so that in this order no prompt of a full block stands beside its own other answer. */
+/* Pairs as judged answers: blocks of so many chosen answers, each followed by their rejected ones,
+ * as TRL has them, so that in this order no prompt of a full block stands beside its own other
+ * answer. */
 enum { SHEAF__UNPAIRED = 1000 };

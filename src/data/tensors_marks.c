@@ -128,7 +128,7 @@ sheaf_status *sheaf__marks_find(sheaf__tensors *in, const sheaf__found_image *li
 
 /* ---- rows as the model sees them ---- */
 
-/* Where each position of a longer row is from, -1: padding; and is it an image's? */
+/* The source of each position of a longer row, -1: padding; and whether it is an image's. */
 static void spread_row(int64_t *from, uint8_t *inside, sheaf__tensors *in, int64_t row,
                        int64_t *image, int64_t length, int64_t more)
 {

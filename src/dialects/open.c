@@ -25,7 +25,7 @@ static sheaf_status *find_dialect(const sheaf_dialect **out, const char *path,
     return NULL;
 }
 
-/* What lies in a folder, by name where that is short. */
+/* The content of a folder, by name if that is short. */
 static void name_what_is_there(sheaf_status *st, char *const *names, int64_t n)
 {
     enum { FEW = 3 };
@@ -168,7 +168,7 @@ sheaf_status *sheaf__open_config(sheaf_config *out, const sheaf_catalog *c)
     if (c->config != NULL)
         return sheaf_in(sheaf_config_parse(out, c->config, strlen(c->config)), "%s",
                         c->config_path != NULL ? c->config_path : c->root);
-    sheaf_status *st = sheaf__catalog_refusal(c); /* which may be of the config */
+    sheaf_status *st = sheaf__catalog_refusal(c); /* may be about the config */
     if (st != NULL)
         return st;
     const bool sat = strcmp(c->dialect->name, "sat") == 0;

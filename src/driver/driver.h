@@ -46,7 +46,7 @@ struct driver {
     bool helped;              /* --help was printed; the command is done */
     /* prints the help; NULL: the command's usage and flags */
     void (*explain)(const driver_command *command, const sheaf__setting *options, FILE *to);
-    sheaf__settings settings; /* which options were given, and texts they point into */
+    sheaf__settings settings; /* the given options, and the texts they point into */
 };
 
 /* driver_run - a command from its words to its exit code, by a driver that has its streams. */

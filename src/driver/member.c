@@ -143,7 +143,7 @@ void driver_member_split(void)
         wait_for(rank);
     if (rank == 0 && (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != self))
         _exit(DRIVER_FAILED);                /* no process of a run remains */
-    sigprocmask(SIG_SETMASK, &before, NULL); /* where no process can be made: as before */
+    sigprocmask(SIG_SETMASK, &before, NULL); /* no process could be made: goes on as before */
 }
 
 /* ---- the end of its MPI ---- */

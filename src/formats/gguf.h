@@ -21,7 +21,7 @@
 
 enum {
     SHEAF__GGUF_VERSION = 3,
-    SHEAF__GGUF_ALIGNMENT = 32, /* where no key says it */
+    SHEAF__GGUF_ALIGNMENT = 32, /* default of general.alignment */
     SHEAF__GGUF_MAX_DIMS = 4,
     SHEAF__GGUF_MAX_NAME = 63, /* bytes of a tensor's name */
 };
@@ -80,7 +80,7 @@ typedef struct sheaf__gguf {
     sheaf__gguf_key *key;       /* in the order of the file */
     sheaf__gguf_tensor *tensor; /* by offset, which is the order of the file */
     int64_t alignment;
-    void *memory; /* what the pointers above point into */
+    void *memory; /* storage of the pointers above */
 } sheaf__gguf;
 
 /* sheaf__gguf_at - the GGUF file at `path`: that itself, by its name or how it begins; or of a

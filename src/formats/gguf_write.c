@@ -109,7 +109,7 @@ static sheaf_status *check_specs(const sheaf__gguf_spec *specs, int64_t count)
     return sheaf__gguf_check_names(SHEAF_E_ARG, "tensor", specs, count, sizeof *specs);
 }
 
-/* What stands before the data, padded; and where each tensor lies in the data. */
+/* The bytes before the data, padded, and the place of each tensor in the data. */
 static sheaf_status *make_header(sheaf_text *header, sheaf__gguf_writer *w,
                                  const sheaf__gguf_keys *keys, const sheaf__gguf_spec *specs)
 {

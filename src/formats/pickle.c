@@ -20,7 +20,7 @@ typedef struct machine {
     sheaf_pickle_doc *doc;
     const unsigned char *bytes;
     size_t size, pos;
-    size_t op; /* where the opcode being done is */
+    size_t op; /* offset of the current opcode */
     sheaf_pickle_items stack, memo;
     int64_t memoized; /* places of the memo that are filled */
     int64_t *mark, marks, marks_capacity;
@@ -127,7 +127,7 @@ static sheaf_status *mark(machine *r)
     return NULL;
 }
 
-/* What lies on top, into place `index` of the memo. */
+/* Puts the top of the stack into place `index` of the memo. */
 static sheaf_status *put(machine *r, uint64_t index)
 {
     const int64_t before = r->memo.capacity;
@@ -308,7 +308,7 @@ static sheaf_status *make_tuple(machine *r, int64_t n)
     return NULL;
 }
 
-/* What an addition goes to: the container itself, or that of an object whose class is a kind of
+/* The target of an addition: the container itself, or that of an object whose class is a kind of
  * one. */
 static sheaf_pickle *holder(machine *r, sheaf_pickle *to, sheaf_pickle_kind kind)
 {

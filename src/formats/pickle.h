@@ -61,8 +61,8 @@ typedef struct sheaf_pickle_global {
 
 typedef struct sheaf_pickle_object {
     sheaf_pickle *class; /* a GLOBAL */
-    sheaf_pickle *args;  /* what it was made from: a tuple, possibly empty */
-    sheaf_pickle *state; /* what it was then filled with; NULL = nothing. Often a dict of fields */
+    sheaf_pickle *args;  /* arguments of its constructor: a tuple, possibly empty */
+    sheaf_pickle *state; /* its state, set later; NULL = none. Often a dict of fields */
     /* elements and entries, where its class is a kind of list or dict; or NULL */
     sheaf_pickle *list, *dict;
 } sheaf_pickle_object;

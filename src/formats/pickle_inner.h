@@ -44,7 +44,7 @@ const char *sheaf__pickle_class_of(sheaf_dtype dtype);
  * SHEAF_E_MEMORY. */
 sheaf_status *sheaf__pickle_untangle(sheaf_pickle_doc *doc, sheaf_pickle **root);
 
-/* What calling a name gives. In `mark` of a GLOBAL while it is read. */
+/* The result of calling a name. In `mark` of a GLOBAL while it is read. */
 typedef enum sheaf_pickle_role {
     SHEAF_ROLE_CLASS,    /* an opaque object */
     SHEAF_ROLE_FUNCTION, /* of an unknown package: may be named, not called */

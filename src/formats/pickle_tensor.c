@@ -45,7 +45,7 @@ const char *sheaf__pickle_class_of(sheaf_dtype dtype)
     return NULL;
 }
 
-/* What the class of a storage says of its elements. */
+/* The element type of a storage, by its class. */
 static bool read_class(sheaf_pickle_storage *storage, const sheaf_pickle *class)
 {
     if (!sheaf__pickle_is(class, SHEAF_PICKLE_GLOBAL) ||

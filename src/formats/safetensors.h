@@ -35,7 +35,7 @@ typedef struct sheaf__named {
     int64_t index;
 } sheaf__named;
 
-/* What a header says. Entries ascend by offset. */
+/* A parsed header. Entries ascend by offset. */
 typedef struct sheaf_safetensors_header {
     int64_t count;
     sheaf_safetensors_entry *entry;

@@ -121,7 +121,7 @@ static sheaf_status *open_file(sheaf_torch **out, const char *path)
     return st;
 }
 
-/* What the first bytes say, padded with zeros. */
+/* The first bytes, padded with zeros. */
 static sheaf_status *read_head(unsigned char head[HEAD_BYTES], const sheaf_torch *file, int64_t at,
                                int64_t length)
 {

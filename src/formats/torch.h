@@ -19,7 +19,7 @@
 
 #define SHEAF_TORCH_MAX_PICKLE ((size_t)256 << 20)
 
-/* Where a storage lies. */
+/* The place of a storage. */
 typedef struct sheaf_torch_storage {
     int64_t offset, bytes; /* from the start of the file */
     uint32_t crc;

@@ -79,7 +79,7 @@ static sheaf_status *check_heads(const sheaf_torch *file, sheaf_pickle_doc *cons
     return NULL;
 }
 
-/* Where the storages of the file lie, by key. */
+/* The places of the file's storages, by key. */
 typedef struct place {
     const char *key;
     int64_t offset, bytes;

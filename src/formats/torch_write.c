@@ -17,7 +17,7 @@ struct sheaf_torch_writer {
     _Atomic uint32_t *parts; /* of the CRC-32 of each tensor */
     sheaf_zip_entry *entry;  /* entry BEFORE + i is tensor i */
     char *names;
-    int64_t directory; /* where it begins */
+    int64_t directory; /* its offset */
 };
 
 static void writer_free(sheaf_torch_writer *w)

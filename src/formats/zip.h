@@ -51,7 +51,7 @@ sheaf_status *sheaf__zip_check(int fd, const char *path, const char *name, int64
 
 /* ---- writing: the bytes of the records ---- */
 
-/* What an entry's record says; header and offset count from the start of the file. */
+/* The records of an entry; header and offset count from the start of the file. */
 enum { SHEAF_ZIP_ALIGNMENT = 64 };
 
 /* sheaf__zip_place - where the entry's bytes begin when its local header is at entry->header: the

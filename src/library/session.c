@@ -196,7 +196,7 @@ static sheaf_status *join(session *s)
     return st != NULL ? st : sheaf__sums_agree(s->group, sheaf__units_prefer_tiles());
 }
 
-/* What the run that goes on has stored: the first process looks, and tells the others. */
+/* The stored settings of the resumed run: the first process reads and shares them. */
 static sheaf_status *look_back(session *s)
 {
     const sheaf_train_options *o = s->how->run->options;

@@ -219,7 +219,7 @@ sheaf_status *sheaf_render(const char *path, const sheaf_render_options *options
     sheaf_status *st = sheaf__struct_read(&o, sizeof o, options, "sheaf_render_options");
     if (st == NULL && (o.tokenizer == NULL || o.take == NULL))
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_render_options"),
-                            "a tokenizer, and who takes the records");
+                            "a tokenizer and a callback for the records");
     TRY(st, sheaf__stored_chat_read(&r.stored, o.tokenizer));
     TRY(st, complete(&r.stored, o.tokenizer));
     TRY(st, sheaf__chat_template_choose(&r.template, o.chat_template, &r.stored));

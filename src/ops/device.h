@@ -213,8 +213,8 @@ bool sheaf__device_native(sheaf_sums *out, const char *name);
  * as sheaf__device_open(). */
 sheaf_status *sheaf__device_for(sheaf__device **out, const char *name, int rank, int ranks,
                                 int threads, const char *isa);
-/* sheaf__device_left - the number of the one that this rank would get, and the bytes of its memory
- * that ranks can have. SIZE_MAX: its memory is the host's. */
+/* sheaf__device_left - number and free memory of the device that this rank would get. SIZE_MAX: its
+ * memory is the host's. */
 sheaf_status *sheaf__device_left(size_t *bytes, int *unit, const char *name, int rank);
 /* sheaf__device_order - the order of its sums of 16-bit numbers, of type `dtype` (SHEAF_F32: the
  * order does not matter). Errors: SHEAF_E_UNSUPPORTED: it is another one's tensor cores'. */

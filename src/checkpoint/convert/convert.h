@@ -72,7 +72,7 @@ sheaf_status *sheaf__slices_write(const char *dst, const sheaf_slices_write *how
 
 /* ---- the state of a conversion ---- */
 
-enum { SHEAF__CONVERT_SLICES = 8 }; /* where --slices does not say */
+enum { SHEAF__CONVERT_SLICES = 8 }; /* default of --slices */
 
 typedef struct sheaf__converter {
     const sheaf_weights_convert_options *o;

@@ -4,7 +4,7 @@
 #include "checkpoint/convert/convert.h"
 #include "dialects/gguf/model.h"
 
-/* Where a tensor of the file comes from. */
+/* The source of a tensor in the file. */
 typedef struct sheaf__gguf_made {
     /* Its parts in the source, one behind the other along the first axis; owned, and filled by
      * sheaf__gguf_view_part(). */

@@ -53,7 +53,7 @@ static sheaf_status *refuse_target(const sheaf__converter *k, const char *name)
     return sheaf_try_this(st, "`dequantize` beside it");
 }
 
-/* What lies in a file of its own (quantize_config.json) would not be copied: into the config. */
+/* The content of quantize_config.json, a file that is not copied, moves into the config. */
 static sheaf_status *keep_quantization(sheaf_catalog *c, const char *quantization)
 {
     json_t *root = NULL;
@@ -81,7 +81,7 @@ sheaf_status *sheaf__convert_settle_codes(sheaf__converter *k, const sheaf_diale
         return refuse_twice(k, name);
     if (!keeps)
         return refuse_target(k, name);
-    sheaf_status *st = sheaf__catalog_refusal(k->catalog); /* what is read next is not checked */
+    sheaf_status *st = sheaf__catalog_refusal(k->catalog); /* later reads are not checked */
     for (int64_t i = 0; st == NULL && i < k->catalog->count; i++)
         if (k->catalog->tensor[i].coded != NULL)
             st = sheaf__coded_check(k->catalog, &k->catalog->tensor[i]);

@@ -139,8 +139,8 @@ static sheaf_status *right_products(products *p)
     return st;
 }
 
-/* What was written, as float32 in s->w; of weights that were quantised again what was quantised:
- * the codes are compared with that (requantise.c). */
+/* The written values, as float32 in s->w; of weights that were quantised again the values before
+ * that: their codes are compared (requantise.c). */
 static sheaf_status *read_written(const products *p, sheaf__merge_scratch *s, sheaf__merge_rows *m,
                                   int64_t row0, int64_t rows)
 {

@@ -89,7 +89,7 @@ typedef struct sheaf__merge_rows {
     void (*delta)(float *d, const float *b, const float *packed, int64_t rows, int64_t cols,
                   int64_t rank, int64_t block);
     sheaf_weights_merge_mode mode;
-    sheaf_peft_cpu cpu; /* which processor's order of sums; never SHEAF_PEFT_CPU_THIS */
+    sheaf_peft_cpu cpu; /* the processor's order of sums; never SHEAF_PEFT_CPU_THIS */
     const sheaf__merge_tensor *t;
     int64_t col0, cols; /* the current panel */
     float *right;       /* the panel's right factors, packed, one step after another */
@@ -254,8 +254,8 @@ bool sheaf__merge_is_other(const sheaf__merge_plan *plan, const sheaf__merge_ten
 
 /* ---- the output: a Hugging Face folder, or the parts of SAT ---- */
 
-/* What is written beside tensors of the plan where weights stay in 4 or 8 bits: the tensors of the
- * base's files that hold those which no adapter changes. */
+/* Tensors of the base's files that are written unchanged, where weights stay in 4 or 8 bits: those
+ * of weights that no adapter changes. */
 typedef struct sheaf__merge_kept {
     sheaf_source_entry *entry; /* of plan->files */
     int64_t count;

@@ -23,7 +23,7 @@
 
 /* ---- the state ---- */
 
-/* What training saves of a tensor, as "GROUP/NAME". Moments in 8 bits are codes with scales. */
+/* The saved state of a tensor, as "GROUP/NAME". Moments in 8 bits are codes with scales. */
 typedef enum sheaf_state_group {
     SHEAF_STATE_MASTER,
     SHEAF_STATE_MOMENT1,
@@ -68,7 +68,7 @@ typedef struct sheaf_state {
     const char *progress;  /* a JSON object: counters, settings, seed, hashes of data and base; no
                               rank count, host, path or time. The same text on every rank. Loading
                               ignores it: see manifest->progress. */
-    sheaf__device *device; /* whose memory the tensors are in; NULL: the host's */
+    sheaf__device *device; /* memory of the tensors; NULL: the host's */
 } sheaf_state;
 
 /* The most that goes through the host at a time. */

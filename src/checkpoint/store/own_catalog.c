@@ -90,8 +90,7 @@ static sheaf_status *take_tensors(reading *r, const sheaf_safetensors *file, con
         if (!sheaf__manifest_holds(m, t, slice))
             continue;
         const sheaf_safetensors_entry *e = sheaf__safetensors_find(file, t->name);
-        if (sheaf__manifest_agrees(
-                t, e, slice)) /* what does not is reported by sheaf_checkpoint_examine() */
+        if (sheaf__manifest_agrees(t, e, slice)) /* else sheaf_checkpoint_examine() reports it */
             st = take_entry(r, number, t, e, slice);
     }
     return st;
@@ -192,7 +191,7 @@ static sheaf_status *read_folder(sheaf_catalog *c, const char *dir, bool raw)
     sheaf__own_damages found = { c, dir, NULL };
     sheaf_damages damages = { .found = sheaf__own_found, .context = &found };
     sheaf_status *st = sheaf__only_memory(sheaf__checkpoint_open_manifest(&checkpoint, dir));
-    TRY(st, sheaf_checkpoint_examine(&damages, dir, true)); /* which reports what is wrong */
+    TRY(st, sheaf_checkpoint_examine(&damages, dir, true)); /* reports the fault */
     st = sheaf__first_of(st, found.st);
     reading r = { c, checkpoint, raw };
     TRY(st, checkpoint != NULL ? note_manifest(c, dir) : NULL);

@@ -459,7 +459,7 @@ static sheaf_status *compare_configs(differ *d)
             st = drop_division(x);
             TRY(st, drop_division(y));
             drop_override(x, y);
-            if (d->coded) { /* what it says of values was compared */
+            if (d->coded) { /* its values were compared */
                 json_object_del(x, "quantization_config");
                 json_object_del(y, "quantization_config");
             }

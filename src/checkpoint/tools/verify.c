@@ -60,7 +60,7 @@ typedef struct verifier {
 
 /* ---- the list of tasks ---- */
 
-/* What a task reads: a tensor, or a part of one. */
+/* The tensor of a task, or its part. */
 static const sheaf_logical *stored(const verifier *v, const task *t)
 {
     const sheaf_logical *l = &v->c->tensor[t->tensor];

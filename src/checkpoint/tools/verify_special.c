@@ -56,8 +56,7 @@ void sheaf__count_special(sheaf__special *to, const void *data, size_t bytes, sh
     atomic_fetch_add(&to->inf, f.inf);
 }
 
-/* What of a tensor with codes are numbers: not codes in 4 bits, in whatever type their bytes are.
- */
+/* Counts only parts that are numbers: no codes in 4 bits, in whatever type their bytes are. */
 void sheaf__count_part(sheaf__special *to, const sheaf__coded *q, int part, const void *data,
                        size_t bytes)
 {

@@ -157,7 +157,7 @@ typedef struct session {
     sheaf_model *model;
     sheaf_model_facts facts;
     sheaf_chat *chat;
-    const char *save; /* what each answer is saved to; NULL */
+    const char *save; /* file of each answer; NULL */
     char *saved;      /* that, where a line named it */
     reader in;
     bool terminal, refused; /* refused: some line was */
@@ -293,7 +293,7 @@ static const struct {
     const char *form, *says;                             /* form: its name, and what it takes */
     sheaf_status *(*obey)(session *t, const char *word); /* NULL: the chat is over */
     bool images;                                         /* for models that see */
-    const char *says_placed;                             /* where pictures stand in conversations */
+    const char *says_placed; /* help for models whose pictures have places in the text */
 } commands[] = {
     { "/image [FILE]", "shows another picture, or none; clears the conversation", look, true,
       "adds a picture to the next question, before it or where it says <image>; without FILE takes "

@@ -131,7 +131,7 @@ int cmd_convert(cli *cli, int argc, char **argv)
     if (st == NULL) {
         how.src = paths.word[0];
         how.dst = paths.last;
-        paths.word[paths.count - 1] = NULL; /* which ends the list of `also` */
+        paths.word[paths.count - 1] = NULL; /* ends the list of `also` */
         how.also = paths.count > 2 ? (const char *const *)paths.word + 1 : NULL;
         how.shard_bytes = shard_mb * 1000000;
         st = driver_signals_explain(sheaf_weights_convert(&report, &how));

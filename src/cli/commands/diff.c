@@ -111,7 +111,7 @@ static void tell(void *context, const sheaf_diff_item *item)
         tell_text(t->cli->out, item);
 }
 
-/* What was compared of optimizers and of codes, to the end of the line. */
+/* Results about optimizers and codes, to the end of the line. */
 static void tell_rest(const cli *cli, const sheaf_weights_diff_report *r)
 {
     const int64_t alone = r->moments_only_a + r->moments_only_b;

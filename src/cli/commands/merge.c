@@ -43,7 +43,7 @@ static void print_json(FILE *to, const sheaf_weights_merge_report *r,
     cli_json_end(to, &j);
 }
 
-/* What became of a base in 4 or 8 bits. */
+/* The treatment of a base in 4 or 8 bits. */
 static void print_quantised(FILE *to, const sheaf_weights_merge_report *r)
 {
     if (r->requantised > 0)

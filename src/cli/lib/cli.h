@@ -108,7 +108,7 @@ typedef struct cli_help_row {
 /* cli_help_rows - the options that are not hidden, in the order of their headings; returns how
  * many. */
 int cli_help_rows(cli_help_row rows[CLI_MAX_OPTIONS], const cli_option *options);
-/* What help says of one option: "--tp N", and its text with the default. */
+/* The help of one option: "--tp N", and its text with the default. */
 #define CLI_FLAG_TEXT 160
 #define CLI_HELP_TEXT 1024
 void cli_flag_text(char text[CLI_FLAG_TEXT], const cli_option *option);

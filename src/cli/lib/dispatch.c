@@ -22,7 +22,7 @@ static void list_commands(FILE *to)
     sheaf__print(to, "\nsheaf --version prints the version.\n");
 }
 
-/* What other programs call a command, and what does that here. */
+/* Names of a command in other programs, and the equivalent here. */
 static const char *peer_of(const char *name)
 {
     static const struct {

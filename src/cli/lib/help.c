@@ -19,7 +19,7 @@ static const char *unit_of(const cli_option *o)
     }
 }
 
-/* What does not fit is cut. */
+/* Cuts text that does not fit. */
 static void append(char text[CLI_FLAG_TEXT], const char *more)
 {
     const size_t used = strlen(text);

@@ -307,7 +307,7 @@ static bool resuming(const cli_option *options)
     return o != NULL && *(const bool *)o->value;
 }
 
-/* What is missing is reported with the usage of the command, or of --resume. */
+/* A missing option is reported with the usage of the command, or of --resume. */
 static sheaf_status *check_required(const cli *cli, const cli_option *options)
 {
     sheaf_status *st = sheaf__settings_required(&cli->settings, options, !resuming(options));
@@ -381,7 +381,7 @@ sheaf_status *cli_parse(cli *cli, const cli_option *own, cli_paths *paths, int a
             sheaf_status *st = flags ? check_list(cli, argv, argc, i) : NULL;
             if (st != NULL)
                 return st;
-            char *const word = argv[i]; /* what stood before it moves on */
+            char *const word = argv[i]; /* earlier words move on */
             memmove(words + count + 1, words + count,
                     (size_t)(argv + i - words - count) * sizeof *argv);
             words[count++] = word;

@@ -72,7 +72,7 @@ sheaf_status *cli_recipe_find(char **path, const char *name)
     const sheaf_path_kind kind = sheaf__path_kind(name); /* a folder may well be a run's */
     const bool here =
         (kind != SHEAF_PATH_NONE && kind != SHEAF_PATH_DIR) || strchr(name, '/') != NULL;
-    *path = here ? strdup(name) : NULL; /* what is wrong with it, reading tells */
+    *path = here ? strdup(name) : NULL; /* reading it reports its faults */
     if (here)
         return *path == NULL ? sheaf__no_memory("--recipe") : NULL;
     char *folder = shipped_folder();

@@ -19,7 +19,7 @@ enum { SEND_MS = 2000, CONNECT_MS = 1000, GREET_MS = 1000, ANSWER_MS = 5000 };
 
 typedef union sheaf__line_address address;
 
-/* What a caller says first. The first process answers with the same. */
+/* The first bytes from a caller; the first process answers with the same. */
 typedef struct hello {
     unsigned char token[16];
     int32_t process;

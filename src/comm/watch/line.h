@@ -10,7 +10,7 @@
 
 enum { SHEAF__LINE_PLACES = 16, SHEAF__LINE_MEET_MS = 20000 };
 
-/* Where the first process listens: the others get it over the transport. */
+/* Address of the first process: the others get it over the transport. */
 typedef struct sheaf__line_place {
     unsigned char token[16]; /* callers without it are no process of this run */
     int32_t count;

@@ -26,7 +26,7 @@ enum { NONE = -1 };
 typedef struct frame {
     int32_t kind;
     int32_t victim;     /* of END: the process that is to be killed, or NONE */
-    sheaf__report beat; /* what the rank of the sender does */
+    sheaf__report beat; /* the activity of the sender's rank */
 } frame;
 
 /* A connection: of the first process one for each of the others, of another that to the first. */
@@ -133,8 +133,8 @@ static void end_all(sheaf__watch *w, int victim, bool died, double s)
         send_all(w, &(frame){ .kind = END, .victim = died ? NONE : victim });
     if (!died && victim != NONE)
         sheaf__self_kill(&w->self[victim]);
-    /* Where the first is gone the others say so, one after the other: launchers end the others when
-     * one ends, so that one of them says why. */
+    /* Without the first process the others report one after the other: launchers end all when one
+     * ends, so that only one reports. */
     if (w->process > 1)
         poll(NULL, 0, TURN_MS * (w->process - 1 < TURNS ? w->process - 1 : TURNS));
     w->o.hooks->end(w->o.hooks->self, text.at == NULL ? "sheaf: the run cannot go on\n" : text.at);
@@ -304,7 +304,7 @@ sheaf_status *sheaf__watch_open(sheaf__watch **out, sheaf__activity *activity, i
         w->peer[i] = (peer){ .fd = fd[other], .process = other, .heard = sheaf__seconds() };
     }
     w->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    beat(w, sheaf__seconds()); /* what it does from the beginning, however short */
+    beat(w, sheaf__seconds()); /* the first activity is recorded, however short */
     sheaf_status *st = start(w);
     if (st != NULL)
         release(w);
@@ -368,7 +368,7 @@ static sheaf_status *meet(int *fd, sheaf__self *self, sheaf_comm *all)
                      : sheaf__line_connect(&fd[0], &place, number);
     st = sheaf__all_agree(all, st);
     for (int i = 0; st != NULL && i < (number == 0 ? count : 1); i++)
-        if (fd[i] >= 0) /* where only some are watched, all would seem to hang */
+        if (fd[i] >= 0) /* some unwatched processes would make all seem to hang */
             close(fd[i]);
     return st;
 }

@@ -20,7 +20,7 @@
 
 typedef struct sheaf__watch sheaf__watch;
 
-/* What only the program can do. */
+/* Callbacks into the program. */
 typedef struct sheaf__watch_hooks {
     /* Called once, in the watching thread: ends the process at once. text: why the run cannot go
      * on, to be shown; NULL: another process shows it. */
@@ -35,8 +35,8 @@ typedef struct sheaf__watch_options {
     double heartbeat;                /* seconds; 0 = hang_after */
     double hang_after;               /* seconds, 0 = never */
     const sheaf__watch_hooks *hooks; /* NULL: nothing can end the program, nothing is watched */
-    const char *cure;  /* what to try when all has ended; NULL: as of a training run */
-    const char *phase; /* of comm/activity.h, to begin with; may be NULL */
+    const char *cure;                /* advice after all has ended; NULL: that of a training run */
+    const char *phase;               /* of comm/activity.h, to begin with; may be NULL */
     const sheaf_events *events;
 } sheaf__watch_options;
 

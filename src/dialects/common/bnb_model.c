@@ -29,9 +29,9 @@ sheaf_status *sheaf__bnb_of_model(sheaf__bnb_writer **out, const sheaf_safetenso
     return st;
 }
 
-/* Where a list is given, transformers leaves the modules on it plain, and no others; without one,
- * the head, which is all that stays plain in a text model of its own. In others it would leave the
- * last module, too. JSON; NULL: no list. */
+/* Modules that transformers leaves plain: those on a list, if there is one; else the head, which is
+ * all that stays plain in a text model. In others it would leave the last module, too. JSON; NULL:
+ * no list. */
 static sheaf_status *skip_list(char **out, const sheaf_schema *schema)
 {
     sheaf_text text = { 0 };

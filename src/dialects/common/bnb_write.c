@@ -11,7 +11,7 @@
 
 enum { PARTS = 6, NESTED_BLOCK = 256, STATE = 512 };
 
-/* What a quantised tensor is stored as, in this order; of 8 bits CODES, SCALES and FORMAT. */
+/* The stored parts of a quantised tensor, in this order; of 8 bits CODES, SCALES and FORMAT. */
 enum { CODES, SCALES, MAP, NESTED, NESTED_MAP, STATE_JSON };
 enum { FORMAT = MAP };
 

@@ -297,7 +297,7 @@ static void read_dtype(sheaf__codes_of *x, const json_t *config)
     }
 }
 
-/* What the config says. *read: nothing, or a quantizer that sheaf reads. */
+/* Reads the quantizer of the config. *read: there is none, or sheaf reads it. */
 static sheaf_status *read_config(sheaf__codes_of *x, bool *read, const char **part)
 {
     sheaf_catalog *c = x->c;

@@ -13,7 +13,7 @@ enum { MAP = SHEAF__FURTHER_PARTS, STATE, NESTED_MAP, FORMAT = SHEAF__FURTHER_PA
 
 static const char again[] = "download or copy the files of this model again";
 
-/* What "quant_state" says. */
+/* The content of "quant_state". */
 typedef struct state {
     int64_t block, out, in;
     sheaf_dtype dtype;

@@ -15,7 +15,7 @@ typedef struct sheaf__codes_of {
     bool damaged; /* parts may be in files that could not be read */
     bool failed;  /* a tensor could not be made */
     sheaf__quantization how;
-    json_t *config, *beside; /* what `how` was read from */
+    json_t *config, *beside; /* the JSON behind `how` */
     sheaf_dtype dtype;       /* of the config; BF16 where it does not say */
     /* Symmetric GPTQ whose zeros are all the same: how many tensors there are, and of which value
      * as they are stored */

@@ -91,8 +91,8 @@ static double real_of(const sheaf_pickle *args, const char *key, double absent)
 typedef struct settings {
     const sheaf_pickle *args;
     double eps, theta;
-    double interpolation, factor;  /* what positions are divided by (RoPE's "linear"), scaled by:
-                                      megatron/core's rotary_pos_embedding.py */
+    double interpolation, factor; /* positions are divided by the first (RoPE's "linear"), scaled by
+                                     the second: megatron/core's rotary_pos_embedding.py */
     bool llama3, bias, qkv, qwen2; /* qwen2: biases at q, k and v alone */
 } settings;
 

@@ -191,7 +191,7 @@ typedef struct checking {
     int64_t vocab;
     bool damaged;
     int64_t missing, foreign, shapes; /* found so far; those beyond LISTED are only counted */
-    sheaf_text advice;                /* which numbers of the config are wrong; empty: not known */
+    sheaf_text advice;                /* the wrong numbers of the config; empty: not known */
     bool few;                         /* a few, and nothing else is */
 } checking;
 
@@ -430,7 +430,7 @@ static sheaf_status *check_config(sheaf_catalog *c, const sheaf_config *config, 
         TRY(st, take_prefix(c, schema));
         const int64_t before = sheaf__catalog_defects(c);
         TRY(st, sheaf__catalog_unstack_by(c, schema));
-        /* what lies in a parameter of another shape is not missing */
+        /* tensors within a parameter of another shape are not missing */
         damaged = damaged || sheaf__catalog_defects(c) > before;
         TRY(st, sheaf__catalog_check_schema(c, schema, config->vocab, damaged));
     }

@@ -291,8 +291,8 @@ sheaf_status *sheaf_hf_copy_extras(sheaf_folder *folder, const char *from, const
 /* ---- changing one key of a config's text ---- */
 
 typedef struct place {
-    const char *key, *begin, *end; /* where the key and its value begin and end; NULL: not there */
-    const char *inside;            /* where a new key can go */
+    const char *key, *begin, *end; /* range of the key and its value; NULL: not there */
+    const char *inside;            /* place for a new key */
     bool empty;                    /* the object has no keys */
 } place;
 

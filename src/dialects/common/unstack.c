@@ -24,7 +24,7 @@ static sheaf_status *wrong_shape(sheaf_catalog *c, sheaf_logical *stack, const s
                          sheaf__show_shape(found, stack->entry.ndim, stack->entry.shape));
 }
 
-/* What of a piece of the parameter is in this tensor: false: nothing. */
+/* Cuts a piece of the parameter to this tensor's share; false: it has none. */
 static bool cut(sheaf_piece *p, const sheaf_tensor *t)
 {
     const int first = t->stack.ndim - 2; /* the axis of rows */
@@ -112,7 +112,7 @@ sheaf_status *sheaf__catalog_unstack_by(sheaf_catalog *c, const sheaf_schema *sc
     for (int64_t i = 0; i < schema->count; i++)
         for (int k = 0; k < 3 && schema->tensor[i].stack.of != NULL && st == NULL; k++)
             st = take(&x, &schema->tensor[i], words[k]);
-    /* What nothing was taken of stays, and is reported as no tensor of the model. */
+    /* A tensor that gave nothing stays, and is reported as none of the model's. */
     for (int64_t i = 0; i < stored && st == NULL; i++)
         if (x.taken[i])
             c->tensor[i].kind = SHEAF_TAKEN;

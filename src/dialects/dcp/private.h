@@ -14,7 +14,7 @@ typedef struct dcp_file {
     char first[256]; /* the name of one of them */
 } dcp_file;
 
-/* Where an item lies. */
+/* The place of an item. */
 typedef struct dcp_item {
     const char *key, *name; /* of its tensor; of its file, NULL = ignored */
     int ndim;               /* -1: no tensor */

@@ -19,7 +19,7 @@ static bool is_optimizer(const char *top)
     return top != NULL && (strncmp(top, "optim", 5) == 0 || strstr(top, "optimizer") != NULL);
 }
 
-/* What comes after "state" in an optimizer's key, and which moment: "NAME.exp_avg", or torch_dist's
+/* The name behind "state" in an optimizer's key, and the moment: "NAME.exp_avg", or torch_dist's
  * "exp_avg.NAME". */
 static role optimizer_role(const char **moment, const char **name, size_t *length, const char *key)
 {

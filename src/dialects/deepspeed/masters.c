@@ -85,7 +85,7 @@ typedef struct plain {
     const ds_file *f;
     int file;                    /* its number in `part` */
     int64_t count;               /* tensors of the module */
-    bool *used;                  /* which of them have a master */
+    bool *used;                  /* marks those with a master */
     const sheaf_pickle *masters; /* for each group; NULL: the module is float32 */
     const sheaf_pickle *state;
 } plain;

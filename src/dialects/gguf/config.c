@@ -275,7 +275,7 @@ static void put_id(making *m, const char *to, const char *key)
         sheaf__json_put_int(&m->json, to, id);
 }
 
-/* What ends an answer: eos, and the end of a turn. */
+/* Tokens that end an answer: eos, and the end of a turn. */
 static void put_ends(making *m)
 {
     static const char *const keys[] = { "tokenizer.ggml.eos_token_id",

@@ -132,7 +132,7 @@ static void put_real(const writing *w, const char *name, double value)
     sheaf__gguf_put_f32(w->keys, key_of(key, w, name), value);
 }
 
-/* What is multiplied to cos and sin of LongRoPE. */
+/* LongRoPE's factor of cos and sin. */
 static double longrope_factor(const sheaf_config *c)
 {
     const double original = (double)c->rope.original_length,
@@ -170,7 +170,7 @@ static void put_experts(const writing *w, const sheaf_config *c)
     put_int(w, "expert_used_count", c->top_k);
 }
 
-/* What not all architectures have. */
+/* Keys of some architectures. */
 static void put_others(const writing *w, const sheaf_config *c, unsigned keys)
 {
     if (keys & SHEAF__GGUF_VOCAB_SIZE)

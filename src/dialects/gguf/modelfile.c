@@ -79,8 +79,8 @@ static sheaf_status *unless_refused(sheaf_status *st)
     return NULL;
 }
 
-/* What the template writes for messages with Ollama's words as contents, without the bos, which
- * Ollama writes itself; *out NULL: it refuses them. */
+/* The template's output for messages with Ollama's words as contents, without the bos, which Ollama
+ * writes itself; *out NULL: it refuses them. */
 static sheaf_status *render(char **out, const sheaf__chat_template *chat,
                             const sheaf__stored_chat *stored, const sheaf__message *message,
                             int64_t n)

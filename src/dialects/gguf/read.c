@@ -19,7 +19,7 @@ typedef struct reading {
     const sheaf__gguf_form *form;
     int64_t heads, kv_heads, experts;
     sheaf_dtype dtype; /* of the model */
-    bool narrow;       /* what is float32 is read in it */
+    bool narrow;       /* float32 is read as `dtype` */
 } reading;
 
 /* ---- the type of the model ---- */

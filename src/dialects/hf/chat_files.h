@@ -3,7 +3,7 @@
 
 #include "dialects/common/folder.h"
 
-/* Which template, and where the model's tokenizer lies that may store it already. */
+/* A chat template, and the model's tokenizer, which may store it already. */
 typedef struct sheaf__chat_files {
     const char *name;      /* of one of ours, "chatml"; any other, or NULL: no files */
     const char *tokenizer; /* a folder, a file in it or a GGUF file; NULL: no files */

@@ -18,7 +18,7 @@ static const char *const named_parts[] = {
 static const char first[] = "default."; /* the name of an adapter where none was given */
 enum { PARTS = sizeof named_parts / sizeof *named_parts, BARE_FROM = 2, SAVED = 6 };
 
-/* What follows the part: "default.weight" or "weight" give "weight"; "default" or "" give "". */
+/* The rest behind the part: "default.weight" or "weight" give "weight"; "default" or "" give "". */
 static const char *after_adapter_name(const char *rest)
 {
     static const char *const last[] = { "weight", "bias" };

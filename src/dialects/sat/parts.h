@@ -14,7 +14,7 @@
 #include "formats/torch.h"
 #include "schema/family.h"
 
-#define SHEAF_SAT_MOST_RANKS 1024 /* what a file's name may say */
+#define SHEAF_SAT_MOST_RANKS 1024 /* the largest in a file's name */
 #define SHEAF_SAT_MOST_PARTS 4096 /* files looked at in one reading */
 #define SHEAF_SAT_NEAR_MINUTES 2  /* most difference between the clocks of a start's ranks */
 #define SHEAF_SAT_STEP_SIZE 24    /* of the name of a step: at most 18 digits */

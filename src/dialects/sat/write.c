@@ -302,7 +302,7 @@ static sheaf_status *put_box(const sheaf_sat_writer *w, int rank, int64_t i, int
     return st;
 }
 
-/* What part `rank` holds of block `b` of the box: all of it where the tensor is a copy. */
+/* The share of part `rank` in block `b` of the box: all of it where the tensor is a copy. */
 static sheaf_status *put_block(const sheaf_sat_writer *w, int rank, int64_t b, int64_t i,
                                const int64_t from[2], const int64_t size[2], const char *src)
 {

@@ -34,7 +34,7 @@ struct sheaf__beside {
 #define BLOCK TOWER "blocks.%d."
 #define LAYER "transformer.layers.%d."
 
-/* What names of a layer begin with. */
+/* The prefix of a layer's names. */
 typedef struct prefix {
     char text[96];
 } prefix;

@@ -35,7 +35,7 @@ static const char read_keys[] =
     "num_attention_heads num_layers pad_token_id sheaf_tokenizer torch_dtype use_bias "
     "vocab_size";
 
-/* What a run was started with, or what SAT's dialect looks at itself (LoRA). */
+/* Flags of a run, or keys that SAT's dialect reads itself (LoRA). */
 static const char harmless_keys[] =
     "attention_dropout attention_dropout_prob checkpoint_activations checkpoint_num_layers "
     "embedding_dropout_prob hidden_dropout layer_range lora_rank mode model_type "

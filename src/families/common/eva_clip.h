@@ -12,7 +12,7 @@
 #include "families/common/eva_config.h"
 #include "models/build.h"
 
-/* Where its tensors are: prefixes end with a dot, as "transformer.vision.conv.". */
+/* Names of its tensors: prefixes end with a dot, as "transformer.vision.conv.". */
 typedef struct sheaf__eva_names {
     const char *patch; /* prefix of the weight and bias of the convolution that cuts patches */
     const char *class_token, *positions; /* whole names */
@@ -38,7 +38,7 @@ typedef struct sheaf__eva_layer {
     sheaf__layernorm norm1, norm2;
 } sheaf__eva_layer;
 
-/* What the model has of it. */
+/* Its weights in the model. */
 struct sheaf__towers {
     sheaf__linear patch, conv;
     sheaf__vector class_token, positions, extra;

@@ -242,8 +242,8 @@ static void set_windowed(sheaf_config *c, const uint64_t windowed[SHEAF_MAX_LAYE
             sheaf__layer_add(c->full_layers, i);
 }
 
-/* Which layers see a window where no layer_types say it; full_layers: how many before them do not,
- * or every so-manieth. */
+/* Layers with a window, where no layer_types list them; full_layers: the number of layers before
+ * them that have none, or the period of such layers. */
 static void rule_of_windows(const sheaf_config *c, sheaf__window_rule rule, int64_t full_layers,
                             uint64_t windowed[SHEAF_MAX_LAYERS / 64])
 {
@@ -291,7 +291,7 @@ static void read_window(sheaf_json_reader *r, sheaf_config *c)
              memcmp(typed, ruled, sizeof typed) != 0)
         sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, "layer_types",
                          "one kind for all layers of a %s model", sheaf__family_for(c)->title);
-    else /* what is written out layer by layer wins over the rule */
+    else /* a list of layers wins over the rule */
         set_windowed(c, has_types ? typed : ruled);
 }
 

@@ -162,7 +162,7 @@ static void check_lists(sheaf_json_reader *r, const sheaf_config *c, const char 
                         "%" PRId64, used->pairs[i]);
 }
 
-/* What the numbers of the chosen rope type must be. */
+/* Checks the numbers of the chosen rope type. */
 static void check_rope(sheaf_json_reader *r, const sheaf_config *c, const char *key,
                        const rope_spelling *used)
 {
@@ -325,7 +325,7 @@ static void check_partial(sheaf_json_reader *r, const sheaf_config *c,
     sheaf_try_this(st, "no such key: with the default rope type transformers does not look at it");
 }
 
-/* Where each kind of layer has an object of its own, transformers looks for truncate beside the
+/* If each kind of layer has an object of its own, transformers looks for truncate beside the
  * objects, where it cannot be, and for original_max_position_embeddings inside alone. */
 static void check_nested(sheaf_json_reader *r, const char *key, const sheaf__llama_form *form,
                          const rope_spelling *used)

@@ -202,11 +202,11 @@ const sheaf__family sheaf__family_qwen3_moe = {
 #define GEMMA_KEYS "hidden_activation hidden_act use_bidirectional_attention cache_implementation "
 #define GEMMA_SCORE_KEYS                                                                           \
     "query_pre_attn_scalar attn_logit_softcapping final_logit_softcapping " GEMMA_KEYS
-/* What all versions have. */
+/* Of all versions. */
 #define GEMMA                                                                                      \
     .head_dim = 256, .tied = true, .bias = SHEAF__BIAS_SAID, .norm_one = true, .norm_once = true,  \
     .gelu = true, .embed_scaled = true, .padding = 0 + 1
-/* What those behind the first have. */
+/* Of versions 2 and 3. */
 #define GEMMA_WINDOWS                                                                              \
     .windows = SHEAF__WINDOW_PATTERN, .window = 4096, .query_scalar = 256, .norms_around = true
 

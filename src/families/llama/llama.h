@@ -14,7 +14,7 @@ typedef enum sheaf__bias_rule {
     SHEAF__BIAS_NEVER,
 } sheaf__bias_rule;
 
-/* Which layers see a window of sliding_window keys. */
+/* Layers that see a window of sliding_window keys. */
 typedef enum sheaf__window_rule {
     SHEAF__WINDOW_NEVER,      /* the class has none and ignores the keys */
     SHEAF__WINDOW_ALL,        /* every layer */
@@ -36,7 +36,7 @@ typedef enum sheaf__qk_norm {
 typedef struct sheaf__mixture_form {
     const char *prefix; /* of its names inside a layer; in memory transformers 5 has "mlp." */
     const char *gate, *up, *down; /* an expert's matrices */
-    int64_t count, top_k;         /* where the keys are absent */
+    int64_t count, top_k;         /* defaults of absent keys */
     const char *count_key;        /* how published files spell num_local_experts; or NULL */
     bool sized;  /* moe_intermediate_size is an expert's width; else intermediate_size is */
     bool shared; /* norm_topk_prob: else weights of experts are always shares of the chosen ones */
@@ -67,11 +67,11 @@ typedef struct sheaf__llama_form {
     bool attention_caps;             /* its class reads the first */
     bool only_longrope;              /* rope types: default and longrope, also called su and yarn */
     bool partial;        /* partial_rotary_factor: only a part of each head may be rotated */
-    double part;         /* where that key is absent; 0: 1 */
+    double part;         /* its default; 0: 1 */
     const char *ignored; /* keys, separated by blanks, that its class ignores or reads by a rule of
                             its own; NULL: none */
     const char *prefix;  /* prefix of all tensor names; or NULL */
-    const char *body;    /* what follows it in all names but the head's; NULL: "model." */
+    const char *body;    /* next part of all names but the head's; NULL: "model." */
     int64_t section[3];  /* rotary embedding of three axes: mrope_section where it is absent */
     bool interleaved;    /* its sections take turns */
     const char *code;    /* class that auto_map may name, as transformers has it too; or NULL */

@@ -139,8 +139,7 @@ static sheaf_status *add_layer(const builder *b, int layer)
     static const char post[] = "post_attention_layernorm.weight";
     const bool named = b->form->behind[0] != NULL;
     const choice first = { before, { "input_layernorm.weight", { e }, SHEAF_NORM_IN } };
-    /* Where norms stand around both, that name is of the one behind attention, unless others are
-     * given. */
+    /* With norms around both, `post` names the one behind attention, unless the form has names. */
     const choice middle[] = {
         { behind, { named ? b->form->behind[0] : post, { e }, SHEAF_NORM_AFTER_ATTENTION } },
         { before,

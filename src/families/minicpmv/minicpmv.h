@@ -18,7 +18,7 @@
 #define SHEAF__MINICPMV_TOWER "vpm."
 #define SHEAF__MINICPMV_RESAMPLER "resampler."
 
-/* What a version differs in. */
+/* Differences between versions. */
 typedef struct sheaf__minicpmv_version {
     sheaf_minicpmv version;
     double number;

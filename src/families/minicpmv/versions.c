@@ -3,7 +3,7 @@
 #include "families/minicpmv/minicpmv.h"
 #include "schema/config_keys.h"
 
-/* What the text models have alike: what absent keys mean, keys that are not theirs. */
+/* Common to the text models: defaults of absent keys, keys that are not theirs. */
 #define TEXT(CLASS, IGNORED)                                                                       \
     .max_position = 4096, .kv_heads = true, .windows = SHEAF__WINDOW_FROM_LAYER, .window = 4096,   \
     .ignored = IGNORED, .code = CLASS, .prefix = SHEAF__MINICPMV_LLM

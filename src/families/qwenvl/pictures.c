@@ -63,7 +63,7 @@ static void read_sizes(sheaf_json_reader *r, sheaf_qwen_vit *q)
                          "pixels of a picture");
 }
 
-/* What its class would do is this class's; others have other steps and sizes. */
+/* Only classes that do as this one; others have other steps and sizes. */
 static void check_class(sheaf_json_reader *r)
 {
     static const char key[] = "image_processor_type", ours[] = "Qwen2VLImageProcessor",

@@ -3,7 +3,7 @@
 
 #include "base/base.h"
 
-/* What absent keys mean. */
+/* Defaults of absent keys. */
 static const sheaf__llama_form second = {
     .max_position = 32768,
     .theta = 1000000,

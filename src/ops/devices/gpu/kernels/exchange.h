@@ -1,4 +1,4 @@
-/* exchange.h - what the kernel is told that sums over ranks where the operands lie. */
+/* exchange.h - arguments of the kernel that sums over ranks in place. */
 #pragma once
 
 #include <stdint.h>
