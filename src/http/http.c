@@ -29,7 +29,7 @@ enum {
     REPLY = 120,        /* seconds that a reply, once it is whole, may take to be read */
     PROBE = 1,          /* seconds after which a half-closed connection is probed */
     BODIES = 4,         /* requests of the largest size that are held at a time */
-    ADDRESSES = 256,    /* whose rate is remembered */
+    ADDRESSES = 256,    /* addresses whose rate is known */
     MEMORY = 32 * 1024, /* of a connection, for its headers */
     STACK = 1 << 20,    /* of a thread */
     LAST = 5,           /* seconds to write the remaining replies at the end */

@@ -18,10 +18,10 @@ typedef struct sheaf__answer_options {
     bool partial;  /* when stopped, the text so far is the answer */
 } sheaf__answer_options;
 
-/* What an answer has more than at the last call. */
+/* The new part of an answer since the last call. */
 typedef struct sheaf__delta {
     const sheaf__continuation *output;
-    const char *piece; /* what is new of its text, perhaps empty */
+    const char *piece; /* its text, perhaps empty */
     const char *text;  /* the whole, once it is over; NULL before, and for a model without text */
 } sheaf__delta;
 

@@ -332,7 +332,7 @@ static sheaf_status *try_system(const sheaf__codec *w)
 {
     const sheaf__message said[] = { { SHEAF__SYSTEM, "a", 1 }, { SHEAF__USER, "b", 1 } };
     sheaf__rendered text = { 0 };
-    const bool bytes = w->placed && w->tokenizer == NULL; /* which has ids for both */
+    const bool bytes = w->placed && w->tokenizer == NULL; /* codes that have ids for both */
     sheaf_status *st =
         sheaf__chat_render(&text, w->chat, said, 2,
                            &(sheaf__chat_options){ .generation_prompt = true,

@@ -256,7 +256,7 @@ sheaf_status *sheaf__codec_open_chat(sheaf__codec *out, const sheaf__codec *w,
     if (w->chat == NULL) { /* the reason */
         sheaf_status *st = find_chat(out, NULL, false);
         return st != NULL
-                   ? st /* which lists the names */
+                   ? st /* lists the names */
                    : sheaf__chat_template_advise(
                          sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "a conversation"),
                                                     "a chat template"),

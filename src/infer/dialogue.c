@@ -282,7 +282,7 @@ sheaf_status *sheaf__dialogue_ask(sheaf__prompt *out, void **block, const sheaf_
 sheaf_status *sheaf__dialogue_ask_alone(sheaf__prompt *out, void **block, const sheaf__dialogue *d,
                                         const char *query)
 {
-    sheaf__dialogue fresh = *d; /* which owns nothing */
+    sheaf__dialogue fresh = *d; /* owns nothing */
     char *question = NULL;
     sheaf_status *st = with_pictures(&question, d, query);
     free(question);

@@ -341,7 +341,7 @@ static sheaf_status *too_late(const sheaf__engine_request *q, int64_t begun)
         "it again, later");
 }
 
-/* Which of its answers do not go on? */
+/* Ends those of its answers that cannot go on. */
 static void end_answers(sheaf__engine_request *q)
 {
     const double most = q->engine->o.seconds;

@@ -59,8 +59,8 @@ typedef struct sheaf__generate_options {
     int64_t best;               /* size of best_ids per token, at most the vocabulary */
     const atomic_int *stop_now; /* other than 0 on any rank: SHEAF_E_STOPPED, with the tokens so far
                                    in out; NULL on all or none */
-    /* What each rank keeps of a single prompt from call to call: keys and values, and the output of
-     * the towers for its `look`; several prompts release the former. NULL: nothing is kept. */
+    /* State of a single prompt that each rank keeps from call to call: keys and values, and the
+     * output of the towers for its `look`; several prompts release it. NULL: nothing is kept. */
     sheaf__rank_cache *cache;
     const sheaf_events *events;
 } sheaf__generate_options;

@@ -4,7 +4,7 @@
 
 #include "infer/generate.h"
 
-/* What choosing needs beside the sequence; of one thread. */
+/* State and buffers of a choice, beside the sequence; of one thread. */
 typedef struct sheaf__chooser {
     int64_t vocab;
     int64_t *history; /* ids of one sequence */

@@ -7,7 +7,7 @@
 /* A place of the cache. */
 typedef struct place {
     sheaf__sequence *running;  /* NULL: free */
-    sheaf__prefix_cache *past; /* what it holds */
+    sheaf__prefix_cache *past; /* its keys and values */
     sheaf__prefix_cache own;
     int model;    /* that has computed it */
     int64_t used; /* when it was used last */

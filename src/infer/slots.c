@@ -26,7 +26,7 @@ static sheaf_status *take(void *self, int64_t row0, const int32_t *row, int64_t 
 
 /* ---- open and close ---- */
 
-/* What is kept of single prompts. */
+/* The cache of single prompts. */
 static sheaf_status *take_cache(sheaf__slots *out, const sheaf__member *m,
                                 const sheaf__slots_size *size)
 {
@@ -351,7 +351,7 @@ static sheaf_status *compute(sheaf__slots *slots)
     return st;
 }
 
-/* What a failed pass kept of its pictures differs between ranks. */
+/* After a failed pass the cached pictures differ between ranks. */
 static sheaf_status *settle(sheaf__slots *slots, sheaf_status *st)
 {
     if (st != NULL && slots->image_cache != NULL)

@@ -9,7 +9,7 @@
 #include "infer/lead.h"
 #include "infer/next_token.h"
 
-/* What a rank brings to every job. */
+/* A rank's part in every job. */
 typedef struct sheaf__member {
     sheaf__model *const *model; /* [models] that share the cache of the first: its base with several
                                    adapters; borrowed */

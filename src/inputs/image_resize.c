@@ -130,7 +130,7 @@ static void filter_rows(uint8_t *out, const uint8_t *in, int64_t first, int64_t 
     }
 }
 
-/* Which axis Pillow filters first when both change: since 13.0 the rows, where the height shrinks
+/* The axis that Pillow filters first when both change: since 13.0 the rows, if the height shrinks
  * by more than twice as many pixels as the width; else, and always before 13.0, the columns. */
 static bool rows_first(const sheaf_image *image, int64_t width, int64_t height)
 {

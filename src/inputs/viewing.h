@@ -24,8 +24,8 @@ typedef struct sheaf__viewing {
     sheaf_image_scale scale;
     /* lock of parallel readers (sheaf_image_decoding); NULL: a single one */
     pthread_mutex_t *large;
-    /* What the next sheaf__view_file() reads, where it is in memory: the path is its name then, and
-     * nothing is decoded before its pixels are wanted. */
+    /* The next file of sheaf__view_file(), if it is in memory: the path is its name then, and it is
+     * decoded only when its pixels are wanted. */
     sheaf__picture_bytes bytes;
     sheaf__pixel_budget *budget;  /* of those; NULL: no limit */
     bool (*unwanted)(void *self); /* of sheaf_image_decoding */

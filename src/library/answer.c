@@ -74,7 +74,7 @@ typedef struct job {
     const sheaf__prompt *prompt; /* [count] */
     int64_t count;
     sheaf_answer **out; /* [count], NULL at first; filled by one rank of each process */
-    sheaf_model *m;     /* whose caches are used */
+    sheaf_model *m;     /* its caches are used */
 } job;
 
 /* The callbacks of one rank. */

@@ -218,7 +218,7 @@ static sheaf_status *check_wishes(const work *w)
                    : sheaf_expected(st, "none of a reward model, which gives scores");
 }
 
-/* What the objective compares with: the model as its run began, or without its adapter. */
+/* The reference of the objective: the model as its run began, or without its adapter. */
 static sheaf_status *open_reference(sheaf_model **out, const work *w)
 {
     const sheaf_model *m = w->m;

@@ -57,7 +57,7 @@ sheaf_status *sheaf_machine_gpus(char **json)
     char driver[32] = "";
     sheaf_json_writer j = { .compact = false };
     sheaf_status *st = sheaf__gpus_count(&count, driver);
-    if (st != NULL) { /* which is no failure of who asks */
+    if (st != NULL) { /* no failure of this function */
         char why[512];
         snprintf(why, sizeof why, "%s: %s", sheaf_status_where(st), sheaf_status_found(st));
         sheaf__json_put(&j, "{ missing:s gpus:[", why);

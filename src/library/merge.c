@@ -18,7 +18,7 @@
 /* Temporary adapters of the merge. */
 typedef struct steps {
     const char *adapters[SHEAF_MERGE_ADAPTERS];
-    sheaf_output *beside; /* where they are */
+    sheaf_output *beside; /* the folder of them */
     char *written[SHEAF_MERGE_ADAPTERS];
     char *base; /* of the run, where none is given; owned */
     char *config;
@@ -133,7 +133,7 @@ static sheaf_status *take_result(steps *s, sheaf_weights_merge_options *how)
     return st;
 }
 
-/* What the run of OUT/adapter quantised its base to, where that is plain here too. */
+/* The quantisation in which the run of OUT/adapter had its base, if that is plain here too. */
 static sheaf_status *take_quantize(steps *s, const char *path,
                                    const sheaf_weights_merge_options *how)
 {
@@ -190,7 +190,7 @@ static sheaf_status *take_steps(steps *s, sheaf_weights_merge_options *how,
         how->config = s->config;
     }
     if (how->quantize == SHEAF_QUANTIZE_NONE && !how->plain_base)
-        how->quantize = s->quantize; /* what was trained on */
+        how->quantize = s->quantize; /* as in training */
     return st;
 }
 

@@ -172,7 +172,7 @@ static bool has(const sheaf__setting *options, const char *name)
     return o != NULL && !(o->kind & SHEAF__IS_HIDDEN);
 }
 
-/* What a file of LLaMA-Factory or Axolotl means by it; NULL: nothing. */
+/* The same setting in a file of LLaMA-Factory or Axolotl; NULL: none. */
 static const sheaf_foreign_rule *rule_of(const spelling *word)
 {
     char key[sizeof word->text];
@@ -182,7 +182,7 @@ static const sheaf_foreign_rule *rule_of(const spelling *word)
     return sheaf_foreign_rule_of(NULL, key);
 }
 
-/* What the rule has for any value but those it names; "". */
+/* The rule's answer for values that it does not name; "". */
 static const char *any_of(const sheaf_foreign_rule *rule)
 {
     const char *any = rule->words == NULL ? NULL : strstr(rule->words, "*=");

@@ -166,7 +166,7 @@ static sheaf_status *find_time(sheaf__plan_request *a)
     return sheaf_in(sheaf__timing_find(&a->timing, &a->q, a->events), "`time`");
 }
 
-/* What the first step of the run exchanges, byte for byte. */
+/* The bytes that the first step of the run exchanges. */
 static sheaf_status *count_first(sheaf__plan_request *a, const sheaf_plan *plan)
 {
     const sheaf__job job = sheaf__plan_inputs_job(&a->q);

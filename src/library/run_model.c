@@ -455,7 +455,7 @@ sheaf_status *sheaf__run_model_open(sheaf__opened *out, sheaf__run_model *run,
         replaced.adapter = run->adapter;
     replaced.hashed = result || run->step != NULL;
     replaced.base_known = run->adapter != NULL; /* checked against the run itself */
-    if (run->step != NULL) { /* which is no adapter, and was trained on a base without one */
+    if (run->step != NULL) {                    /* no adapter, trained on a base without one */
         replaced.adapter = NULL;
         replaced.config = run->config;
         replaced.for_training = true;

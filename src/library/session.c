@@ -26,7 +26,7 @@ typedef struct session {
     char *stored, *fixed, *all;    /* settings of the run as it began (NULL: it begins now); of this
                                       one, see train/train.h */
     int64_t done;                  /* by the first process: steps that it has saved */
-    char *base;                    /* what the run begins from, for run.json */
+    char *base;                    /* the start of the run, for run.json */
     sheaf_monitor *monitor;        /* once OUT exists */
     sheaf__prometheus *prometheus; /* of the first process; NULL: none */
     int64_t steps;                 /* of the run, once they are known */

@@ -7,7 +7,7 @@
 #include "train/train.h"
 #include "sheaf/train.h"
 
-/* What the command has that runs it (src/driver), beside its flags. */
+/* The command (src/driver) behind a run, beside its flags. */
 typedef struct sheaf__run_driver {
     int nwords; /* the command line, for run.json */
     const char *const *word;

@@ -314,7 +314,7 @@ static bool is_alike(const sheaf__setting *o, const char *name)
     return false;
 }
 
-/* What a choice is now, also one that is not stored; else "nothing". */
+/* Name of a choice's value, also of one that is not stored; else "nothing". */
 static const char *choice_now(const sheaf__setting *o)
 {
     if ((o->kind & SHEAF__IS_KIND) == SHEAF__IS_CHOICE)

@@ -152,7 +152,7 @@ typedef struct sheaf__run_settings {
     sheaf__settings *state; /* borrowed */
     sheaf__setting table[SHEAF__MAX_SETTINGS];
     struct sheaf_train_options *options; /* train/options.h; owned */
-    /* What runs it (library/session.h); NULL: a program that embeds sheaf. Borrowed. */
+    /* The driver (library/session.h); NULL: a program that embeds sheaf. Borrowed. */
     const struct sheaf__run_driver *driver;
 } sheaf__run_settings;
 

@@ -60,8 +60,8 @@ sheaf_status *sheaf__train_take(sheaf__run_settings *run, sheaf__settings *state
                         : sheaf__settings_read(state, run->table, text, "settings");
 }
 
-/* What the program knows of the report; texts where it knows to release them. Of several processes
- * the first has all the figures. */
+/* Fills the report as far as the program's struct reaches; texts only if it can release them. Of
+ * several processes the first has all the figures. */
 static sheaf_status *give_report(sheaf_run_train_report *report, const sheaf_train_result *r,
                                  const sheaf_train_options *o)
 {

@@ -14,8 +14,8 @@ static double rate_of(const sheaf_train_result *r)
 
 /* ---- for programs ---- */
 
-/* Where one rank sent to and received from: bytes, and bytes a second of the time that it
- * exchanged, all its peers together. */
+/* Traffic of one rank with each peer: bytes, and bytes a second of the time that it exchanged, all
+ * its peers together. */
 static void put_peers(sheaf_json_writer *j, const sheaf__usage_total *one, int ranks, int me)
 {
     sheaf__json_open(j, "peers", '[');

@@ -77,7 +77,7 @@ const sheaf__choice sheaf__sums_choices[] = { { "pairs", SHEAF_SUMS_PAIRS },
                                               { "mma16", SHEAF_SUMS_MMA16 },
                                               { 0 } };
 
-/* Where the field is in sheaf_train_options; sheaf__train_settings() makes it an address. */
+/* Offset of the field in sheaf_train_options; sheaf__train_settings() makes it an address. */
 #define AT(field) ((void *)offsetof(sheaf_train_options, field))
 
 /* Words of settings.h, for the rows. */
@@ -555,7 +555,7 @@ static bool is_instead(const sheaf__settings *state, const sheaf__setting *table
 static void let_flag_win(const sheaf__settings *state, const sheaf__setting *table,
                          sheaf_train_options *o)
 {
-    if (state->resumed) /* what is stored counts, and flags say the same */
+    if (state->resumed) /* the stored settings win, and flags agree with them */
         return;
     if (is_instead(state, table, "warmup", "warmup-ratio"))
         o->warmup_ratio = 0;
@@ -567,7 +567,7 @@ static void let_flag_win(const sheaf__settings *state, const sheaf__setting *tab
         o->eval_data = NULL;
 }
 
-/* What little data may lower: of a new run, where no flag says it in either way. */
+/* Settings that little data may lower: of a new run, if no flag sets them. */
 static void find_yielding(const sheaf__settings *state, const sheaf__setting *table,
                           sheaf_train_options *o)
 {

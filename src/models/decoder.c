@@ -224,7 +224,7 @@ static bool alike(const sheaf__linear *a, const sheaf__linear *b)
            sheaf__linear_trains(a) == sheaf__linear_trains(b);
 }
 
-/* Where some experts keep more of a row than others, a plan counts all rows for each. */
+/* If some experts keep more of a row than others, a plan counts all rows for each. */
 static bool experts_alike(const sheaf__mixture *mix)
 {
     bool all = mix->num_experts > 1;
@@ -303,7 +303,7 @@ static streams staged(const pass *p, const char *stage, int layer, streams h)
     return h;
 }
 
-/* What the tower adds to the rows of images behind a layer. */
+/* The tower's output, added to the rows of images behind a layer. */
 static streams from_tower(const pass *p, int64_t index, streams h)
 {
     const int64_t width = p->m->schema->config.hidden;

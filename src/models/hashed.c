@@ -290,7 +290,7 @@ void sheaf__hashed_stop(sheaf__hashed *p)
 
 /* ---- creating ---- */
 
-/* Where the slices of a row begin, of eight; those without columns are left out. */
+/* Ends of the slices of a row, of eight; empty slices are left out. */
 static sheaf_status *set_edges(item *t, const sheaf_cut *cut)
 {
     t->edge = calloc((size_t)(cut->nparts * cut->slices) + 1, sizeof *t->edge);
@@ -506,7 +506,7 @@ void sheaf__hashed_share(sheaf__hashed *p, sheaf_comm *all)
             if (at < of * first / PARTS || at >= of * end / PARTS)
                 t->seen[u / 64] |= UINT64_C(1) << u % 64;
         }
-        if (t->quant != NULL && first > 0) /* what belongs to all of it is the first one's */
+        if (t->quant != NULL && first > 0) /* values of the whole tensor are the first part's */
             t->seen[n / 64] |= UINT64_C(1) << n % 64;
     }
 }

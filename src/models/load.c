@@ -390,7 +390,7 @@ static sheaf_status *read_frequencies(float *frequency, sheaf__model *m, sheaf_s
     return base->find(base, name) == NULL ? NULL : read_box(&stored);
 }
 
-/* Where each layer has its own, all must be those of the first: there is one table of angles. */
+/* Frequencies of each layer must be those of the first: there is one table of angles. */
 static sheaf_status *check_layers(float *other, const float *frequency, sheaf__model *m,
                                   sheaf_source *base, const char *pattern)
 {

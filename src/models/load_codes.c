@@ -145,7 +145,7 @@ static void read_group(void *arg, int64_t group, int worker)
         sheaf__lowest_note(&b->failed, group, st);
 }
 
-/* What belongs to all of the tensor, into each matrix. */
+/* Values of the whole tensor, into each matrix. */
 static sheaf_status *load_whole(const codes *b, int64_t out)
 {
     sheaf__linear *l = b->l;

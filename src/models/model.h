@@ -36,9 +36,8 @@ typedef struct sheaf__mixture {
 } sheaf__mixture;
 
 enum { SHEAF__TEXT, SHEAF__IMAGE, SHEAF__STREAMS };
-/* What the rows of a linear layer stand for: the rows of a stream, or those of images: inside a
- * tower (the class row first), its patches behind the tower, and the rows that it passes on (a
- * resampler's). */
+/* The rows of a linear layer: of a stream, or of images: inside a tower (the class row first), its
+ * patches behind the tower, and the rows that it passes on (a resampler's). */
 enum {
     SHEAF__KINDS_OF_TOWER = 3,
     SHEAF__ROW_KINDS = SHEAF__STREAMS + SHEAF__KINDS_OF_TOWER * SHEAF__MOST_TOWERS
@@ -76,7 +75,7 @@ typedef struct sheaf__layer {
 typedef struct sheaf__model_options {
     const sheaf_lora *lora; /* adapter to train or use, NULL = none; borrowed */
     bool train_lora;        /* its factors (and saved tensors) are trained */
-    /* Which base tensors are trained as well (methods full, head); NULL = none. */
+    /* Selects base tensors to train as well (methods full, head); NULL = none. */
     bool (*trains)(void *self, const sheaf_tensor *tensor);
     void *self;
     bool divided;      /* trained tensors are divided over groups (tape/trained.h) */
@@ -97,7 +96,7 @@ typedef struct sheaf__model_options {
     /* another one of the same base, made and loaded with the same options but `lora`, whose frozen
      * matrices this one reads too; NULL = none. Outlives it */
     const struct sheaf__model *like;
-    /* which layers lie on which stage, NULL = all here; borrowed. Only for inference */
+    /* layers of each stage, NULL = all here; borrowed. Only for inference */
     const sheaf__placement *place;
 } sheaf__model_options;
 
@@ -177,7 +176,7 @@ typedef struct sheaf__pass {
     const sheaf__step_info *info;
     sheaf__head_run *head;
     const sheaf__kv_cache *kv_cache; /* NULL: no cache */
-    sheaf__picture_counts pictures;  /* whose rows are among these tokens; 0 after the first run */
+    sheaf__picture_counts pictures;  /* their rows are among these tokens; 0 after the first run */
     int64_t image_rows;              /* rows that use the visual experts */
     const sheaf__images_in *images_in;
     const sheaf__image_cache *image_cache; /* of these images, or NULL: filled, or read in place of

@@ -520,7 +520,7 @@ sheaf_status *sheaf__open_model(sheaf__opened *out, const sheaf__open_options *h
     TRY(st, sheaf_schema_new(&out->schema, &out->config, how->slices));
     out->base_vocab = out->config.vocab;
     if (st == NULL && !how->config_only)
-        st = open_base(out, &catalog, how); /* which knows more of a class that is wrong */
+        st = open_base(out, &catalog, how); /* explains a wrong class better */
     TRY(st, read_print(out, how));
     if (st == NULL && (how->hashed || out->base_print[0] != '\0'))
         st = sheaf__opened_lay_print(out, !how->hashed, how->all);

@@ -21,13 +21,12 @@ typedef struct sheaf__opened {
     sheaf_source *widened; /* base with made rows of added tokens; NULL: none are made */
     sheaf_source *weights; /* base, with the adapter's full tensors (modules_to_save, biases) in
                               place of the base's; same as base without an adapter */
-    sheaf__hashed
-        *hashed; /* where requested: base is its source, which hashes what is read; else NULL */
-    sheaf_source *stored; /* what `hashed` reads from; else NULL */
-    sheaf_source *forms;  /* where only the config was opened: says which tensors are quantised, and
-                             has nothing to read; NULL: none */
-    char base_print[33];  /* fingerprint of the base stored in the adapter, to be compared after
-                             loading; "": none */
+    sheaf__hashed *hashed; /* if requested: base is its source, which hashes all reads; else NULL */
+    sheaf_source *stored;  /* source of `hashed`; else NULL */
+    sheaf_source *forms;   /* if only the config was opened: lists the quantised tensors, and has
+                              nothing to read; NULL: none */
+    char base_print[33];   /* fingerprint of the base stored in the adapter, to be compared after
+                              loading; "": none */
     char *model, *carrier; /* paths of the base and of that adapter, where there is one */
     bool as_stored;        /* see sheaf__open_options.as_stored */
     bool has_codes;        /* with it: the base is stored quantised, and not quantised again */

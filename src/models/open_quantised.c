@@ -8,7 +8,7 @@
 #include "models/open_layers.h"
 #include "schema/quantization.h"
 
-/* Which tensors are quantised: of frozen linear layers. */
+/* Selects the tensors to quantise: frozen linear layers. */
 typedef struct choice {
     const sheaf__opened *o;
     bool (*trains)(void *self, const sheaf_tensor *tensor); /* may be NULL */

@@ -104,7 +104,7 @@ static double yarn_scale(double factor, double by)
     return factor <= 1 ? 1 : 0.1 * by * sheaf__log_d(factor) + 1;
 }
 
-/* What cos and sin are multiplied by. */
+/* The factor of cos and sin. */
 static double attention_of(const sheaf_config *c)
 {
     const double factor = c->rope.factor;

@@ -47,7 +47,7 @@ void sheaf__sums_slow(const char *device, sheaf_sums sums, sheaf_dtype dtype,
 {
     const bool by_mma = sheaf__by_mma(sums, dtype);
     sheaf_sums native;
-    if (sheaf__device_native(&native, device)) { /* what it cannot compute it refuses */
+    if (sheaf__device_native(&native, device)) { /* the device refuses an order that it lacks */
         if (dtype != SHEAF_F32 && !by_mma)
             sheaf_note(
                 events,

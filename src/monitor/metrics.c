@@ -134,8 +134,8 @@ static void put_seconds(sheaf_json_writer *j, const char *key, double seconds)
     sheaf__json_put_real(j, key, round(seconds * 1e6) / 1e6);
 }
 
-/* What its device did and held; and of several ranks, bytes to each, and bytes each way a second of
- * the exchanges. */
+/* Work and memory of its device; of several ranks also bytes to each, and the bandwidth of the
+ * exchanges each way. */
 static void add_spent(sheaf_json_writer *j, const sheaf_event_rank *rank,
                       const sheaf_event_spent *spent, int me, int ranks)
 {

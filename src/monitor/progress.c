@@ -52,7 +52,7 @@ struct sheaf_progress {
     int64_t begun_ms;
     int64_t shown_ms;    /* when progress was last shown; 0 = never */
     double step_seconds; /* smoothed, for the time left */
-    char counting[48]; /* what the current progress counts, of how many, where and when it began */
+    char counting[48];   /* the unit of the current progress, its total, place and start */
     int64_t total, first_ms, first_done;
     line line;    /* the newest */
     bool drawn;   /* it is on the terminal, in so many columns: */
@@ -219,7 +219,7 @@ static size_t unit_length(const char *what)
     return strcspn(what, " ");
 }
 
-/* What is not known is NaN. Without its end. */
+/* Unknown numbers are NaN. The object stays open. */
 static void json_progress(sheaf_json_writer *j, const sheaf_progress *p, const char *what,
                           int64_t done, int64_t total, double rate)
 {

@@ -15,7 +15,7 @@ enum {
     PARTS = 5,         /* of the time of a step */
 };
 
-/* What one rank spent since the start. */
+/* Costs of one rank since the start. */
 typedef struct rank_numbers {
     double seconds[PARTS];
     uint64_t sent, received; /* bytes */

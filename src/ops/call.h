@@ -16,7 +16,7 @@ struct sheaf__device;
 
 /* One pointer among the arguments. */
 typedef struct sheaf__operand {
-    void *field;  /* where in the arguments the pointer is; one that is NULL is no operand */
+    void *field;  /* place of the pointer in the arguments; one that is NULL is no operand */
     size_t bytes; /* from where it points, over all rows and the gaps between them */
     bool written; /* else only read */
 } sheaf__operand;
@@ -52,7 +52,7 @@ void sheaf__run(struct sheaf__device *device, const sheaf__call *call);
 /* sheaf__run_here - by the processor, on the pointers as they are. */
 void sheaf__run_here(struct sheaf__device *device, const sheaf__call *call);
 
-/* Where an element of an array of `dtype` lies. */
+/* Address of an element in an array of `dtype`. */
 static inline char *sheaf__at(const void *data, int64_t element, sheaf_dtype dtype)
 {
     return (char *)data + element * (int64_t)sheaf_dtype_bytes(dtype);

@@ -14,7 +14,7 @@
 #define HUGE_PAGE ((size_t)2 << 20)
 
 struct sheaf__range {
-    sheaf__space space; /* which offsets are in use */
+    sheaf__space space; /* offsets in use */
     sheaf__reserved reserved;
 };
 

@@ -67,7 +67,7 @@ static inline bool sheaf__by_mma(sheaf_sums sums, sheaf_dtype dtype)
     return (sums == SHEAF_SUMS_MMA8 || sums == SHEAF_SUMS_MMA16) && dtype != SHEAF_F32;
 }
 
-/* What a device's time is measured for. */
+/* The kinds of work that a device's time is measured for. */
 typedef enum sheaf__spending {
     SHEAF__SPENT_PRODUCTS,
     SHEAF__SPENT_ATTENTION,
@@ -125,7 +125,7 @@ typedef struct sheaf__reserved {
     char *base;
     size_t capacity, usable;
     void *own; /* the class's */
-    int unit;  /* which of several that the class has */
+    int unit;  /* its number among the devices of the class */
     /* For reserve(): those that ranks of this process have; none: all that are there. */
     const int *mate;
     int mates;
@@ -133,8 +133,7 @@ typedef struct sheaf__reserved {
 
 struct sheaf__call;
 
-/* What devices of one process do with each other's memory. All of a process reach each other's, or
- * none does. */
+/* Access of devices to each other's memory. All of a process reach each other's, or none does. */
 typedef struct sheaf__peers {
     bool (*reach)(const sheaf__reserved *range);
     /* mark - the next exchange that is not marked yet lends what operations up to here make; those
@@ -145,7 +144,7 @@ typedef struct sheaf__peers {
     sheaf__mover mover;
 } sheaf__peers;
 
-/* What kind of device it is. Functions may be called by several threads of one device. */
+/* A class of devices. Functions may be called by several threads of one device. */
 typedef struct sheaf__device_class {
     const char *name;
     bool counts;    /* operations and transfers only count; but reserve nothing is called */
@@ -191,7 +190,7 @@ extern const sheaf__device_class *const sheaf__more_devices[] __attribute__((wea
  * it where its memory is the host's). Kernels may use it freely inside one task. */
 #define SHEAF__THREAD_SCRATCH ((size_t)6 << 20)
 
-/* What a run names: a class, and which of the devices that it has. */
+/* The devices that a run names: a class, and numbers of its devices. */
 enum { SHEAF__UNITS = 64 };
 typedef struct sheaf__device_choice {
     const sheaf__device_class *class;

@@ -116,7 +116,7 @@ bool sheaf__device_native(sheaf_sums *out, const char *name)
         TRY(st, choice.class->native(out, choice.unit[0]));
     if (st != NULL)
         *out = SHEAF_SUMS_MMA16;
-    sheaf_status_free(st); /* who opens the device reports it */
+    sheaf_status_free(st); /* opening the device reports it */
     return has;
 }
 

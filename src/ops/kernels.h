@@ -51,9 +51,9 @@ typedef struct sheaf__noise {
     const float *half;                /* [rows] largest noise; 0 adds none */
 } sheaf__noise;
 
-/* What rows with a label count in the loss: each its weight, of any sign. With labels smoothed by
- * eps over a vocabulary of V a label counts keep = 1 - eps, and every word even = eps / V; those
- * that are not smoothed have keep 1 and even 0. */
+/* Weights of rows with a label in the loss, of any sign. With labels smoothed by eps over a
+ * vocabulary of V a label counts keep = 1 - eps, and every word even = eps / V; rows that are not
+ * smoothed have keep 1 and even 0. */
 typedef struct sheaf__label_weights {
     const float *weight; /* [rows] */
     float keep, even;

@@ -99,7 +99,7 @@ static sheaf_status *file_move(sheaf__offload *o, void *memory, size_t bytes, in
         st = writes ? sheaf__file_write_at(&o->file, memory, bytes, at)
                     : sheaf__file_read_at(o->file.fd, memory, bytes, at, o->file.path);
     }
-    if (st == NULL && !o->direct) /* what is read again only after all the rest */
+    if (st == NULL && !o->direct) /* it is read again only after all the rest */
         (void)posix_fadvise(o->file.fd, (off_t)at, (off_t)bytes, POSIX_FADV_DONTNEED);
     return st;
 }
@@ -153,7 +153,7 @@ static size_t size_of(const sheaf__offload *o, int64_t use)
     return sheaf__offload_size(o, use_of(o, use)->block);
 }
 
-/* Where in the ring use number `ready` may lie: behind the newest, or from the beginning again. */
+/* Place in the ring for use number `ready`: behind the newest, or from the beginning again. */
 static bool has_room(sheaf__offload *o, size_t *at)
 {
     const int64_t use = o->ready;
@@ -180,8 +180,7 @@ static bool is_written(const sheaf__offload *o, int64_t use)
     return since == 0 || use < since || use - since < o->freed;
 }
 
-/* What needs no transfer: uses given back that are not written, and uses to come that are not read.
- */
+/* Uses without a transfer: given back without writing, or to come without reading. */
 static bool passes(sheaf__offload *o)
 {
     size_t at;

@@ -81,8 +81,8 @@ bool sheaf__units_lack_permission(void)
     return has_amx() && !may_use_tiles();
 }
 
-/* What pays is a fact of the processor, measured once a process and not for each device: ranks
- * would measure against each other. */
+/* The faster unit is a fact of the processor, measured once a process and not for each device:
+ * ranks would measure against each other. */
 static struct {
     pthread_once_t tiles_once, pairs_once;
     bool tiles, pairs;

@@ -177,8 +177,8 @@ static bool holds_as_much(const sheaf__plan_inputs *q, int tp)
     return true;
 }
 
-/* What may be kept of activations: as requested, and less, the fastest first. In 8 bits they are
- * part of the result, which would be another. */
+/* Forms of kept activations: as requested, and less, the fastest first. 8 bits would change the
+ * result. */
 static int kept_forms(sheaf__kept of[3], const search *s)
 {
     const sheaf_train_options *o = s->asked;
@@ -402,8 +402,8 @@ static sheaf_status *over_batches(bool *fits, search *s)
     return st == NULL && !*fits ? attempt(fits, s, 1) : st;
 }
 
-/* What lies elsewhere, which costs time and no byte of the result: of weights, moments and
- * activations what is most, by the plan of the smallest setting without; then the next, too. */
+/* Offloads, which cost time and change no byte of the result: of weights, moments and activations
+ * the largest, by the plan of the smallest setting without; then the next, too. */
 static sheaf_status *over_offloads(bool *fits, search *s)
 {
     const sheaf_train_options *asked = s->asked;
@@ -469,7 +469,7 @@ sheaf_status *sheaf__fit_find(sheaf__fit *out, sheaf_plan *plan, sheaf__plan_inp
     if (s.all == 0 || s.all > SHEAF_MAX_SLICES)
         s.all = SHEAF_MAX_SLICES;
     if (apart && s.all < o->tp * o->dp)
-        s.all = o->tp * o->dp; /* which share GPUs */
+        s.all = o->tp * o->dp; /* they share GPUs */
     s.most = most_of(&s);
     sheaf_status *st = over_batches(&out->fits, &s);
     if (st == NULL && !out->fits && trains) {

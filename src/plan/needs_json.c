@@ -86,7 +86,7 @@ bool sheaf__needs_sizes(sheaf__lora_sizes *out, const sheaf__plan_request *a)
     return true;
 }
 
-/* What full copies hold of a kind, in all ranks of all groups. */
+/* Bytes of a kind in full copies, in all ranks of all groups. */
 static int64_t copies_hold(const sheaf_plan *plan, sheaf_memory kind)
 {
     int64_t bytes = 0;
@@ -113,7 +113,7 @@ static void put_sizes(sheaf_json_writer *j, const sheaf__plan_request *a, const 
 
 /* ---- what fits, and how long it takes ---- */
 
-/* What is proposed, or what is missing. */
+/* The proposal, or the missing memory. */
 static void put_fit(sheaf_json_writer *j, const sheaf__plan_request *a, int ranks)
 {
     const sheaf_train_options *o = &a->q.o;

@@ -352,7 +352,7 @@ sheaf_status *sheaf_plan_step(sheaf__count exchange[SHEAF__TRAFFICS], uint64_t *
     return st;
 }
 
-/* What all threads take while they load codes. */
+/* Memory of all threads while they load codes. */
 static size_t codes_room(const sheaf_schema *schema, sheaf_source *forms, int64_t threads)
 {
     size_t most = 0;

@@ -27,7 +27,7 @@ typedef struct sheaf_plan {
     int ranks;
     sheaf_plan_rank rank[SHEAF_MAX_SLICES];
     size_t host;    /* outside the devices: data set, lists, stacks, file buffers */
-    size_t away;    /* what --offload keeps in files, or of GPUs in the host's memory */
+    size_t away;    /* kept by --offload in files, or of GPUs in the host's memory */
     size_t process; /* all ranks of one process and host */
     int64_t parameters,
         trained;   /* elements of the whole model (without buffers), and those trained */

@@ -22,8 +22,8 @@ static void add_sum(sheaf__work_sum *to, const sheaf__work_sum *from, double tim
     to->waiting += times * from->waiting;
 }
 
-/* Which pairs of packed rows attend to each other only the rows tell, which the dry device does not
- * read: then bytes must be enough. */
+/* Only the rows tell which of their tokens attend to each other, and the dry device does not read
+ * them: then bytes must be enough. */
 static void forget_pairs(sheaf__work *work)
 {
     for (int way = 0; way < SHEAF__WORK_WAYS; way++) {
@@ -51,7 +51,7 @@ static double tokens_of(const sheaf__plan_inputs *q)
 static sheaf_status *find_step(sheaf__timing *out, const sheaf__plan_inputs *q,
                                const sheaf_events *events)
 {
-    const int steps = q->sets.data == NULL ? 1 : 4; /* whose mean counts, where rows differ */
+    const int steps = q->sets.data == NULL ? 1 : 4; /* their mean counts, if rows differ */
     const int64_t micros = (q->o.accumulate + q->o.dp - 1) / q->o.dp;
     sheaf__count exchange[SHEAF__TRAFFICS];
     sheaf__trial measured;

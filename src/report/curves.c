@@ -232,7 +232,7 @@ static sheaf_status *add_line(sheaf__curves *curves, const json_t *line, int64_t
                                     : add_odd(curves, at, "a step before the one above it");
 }
 
-/* Where the next reading goes on. */
+/* Begin of the next reading. */
 static void note_end(sheaf__curves *curves, const sheaf__lines *lines)
 {
     const size_t size = lines->too_long ? 0 : lines->line.size;

@@ -10,7 +10,8 @@
 
 enum { SHEAF__CURVE_POINTS = 2048, SHEAF__CURVE_ODD = 8, SHEAF__CURVE_LAST = 256 };
 
-/* What a point has; of several ranks, times are means over the ranks, and SENT is their sum. */
+/* The values of a point; of several ranks, times are means over the ranks, and SENT is their sum.
+ */
 typedef enum sheaf__curve {
     SHEAF__CURVE_LOSS,
     SHEAF__CURVE_GRAD_NORM,

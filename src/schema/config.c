@@ -133,7 +133,7 @@ const sheaf__family *sheaf__family_reading(const json_t *object)
     for (int i = 0; (family = sheaf__family_at(i)) != NULL; i++)
         if (family->claims != NULL && family->claims(object))
             return family;
-    return sheaf__family_at(SHEAF_LLAMA); /* whose reader reports unknown keys */
+    return sheaf__family_at(SHEAF_LLAMA); /* its reader reports unknown keys */
 }
 
 static bool is_empty(const json_t *value)

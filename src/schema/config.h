@@ -189,4 +189,4 @@ sheaf_status *sheaf_config_parse(sheaf_config *out, const char *text, size_t siz
 void sheaf_config_release(sheaf_config *config);
 const char *sheaf_family_name(sheaf_family family); /* model_type, "llama" */
 const char *
-sheaf_config_position_key(const sheaf_config *config); /* what config.json calls max_position */
+sheaf_config_position_key(const sheaf_config *config); /* config.json's name of max_position */

@@ -6,7 +6,7 @@
 #include "base/text.h"
 #include "schema/config.h"
 
-/* What a known but unsupported key may hold without meaning anything. null always may. */
+/* Values of a known but unsupported key that change nothing. null always may. */
 typedef enum sheaf_neutral {
     SHEAF_NEUTRAL_NULL,  /* nothing but null */
     SHEAF_NEUTRAL_ZERO,  /* 0, 0.0 or false */
@@ -18,7 +18,7 @@ typedef enum sheaf_neutral {
 typedef struct sheaf_unsupported_key {
     const char *key;
     sheaf_neutral neutral;
-    const char *why; /* what it would change */
+    const char *why; /* its effect */
 } sheaf_unsupported_key;
 
 /* The lists of one object. Words are divided by blanks. */

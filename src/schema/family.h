@@ -73,7 +73,7 @@ typedef enum sheaf_component {
     SHEAF_PLAN_EMBEDDINGS, /* word embeddings and output head */
     SHEAF_PLAN_VIT,
     SHEAF_PLAN_ADAPTER, /* with BOI and EOI */
-    SHEAF_PLAN_EXPERTS, /* what image tokens use in place of the text's layers */
+    SHEAF_PLAN_EXPERTS, /* image tokens use them in place of the text's layers */
     SHEAF_PLAN_TOWER,   /* of the high-resolution image */
     SHEAF_PLAN_CROSS,   /* cross-attention and its norms */
     SHEAF_PLAN_COMPONENTS
@@ -138,14 +138,14 @@ typedef struct sheaf__family {
     /* config */
     const sheaf__family_spec
         *specs;               /* small models that `init` makes, up to a name of NULL; or NULL */
-    const char *position_key; /* what a config calls max_position */
+    const char *position_key; /* a config's name of max_position */
     /* Is this object a config of the family, or of one that shares its reader? NULL: where no other
      * claims it. */
     bool (*claims)(const json_t *object);
     /* Sets c->family too. Unknown keys are added to `unknown`, separated by commas; the failure is
      * kept in r->st. */
     void (*read)(sheaf_json_reader *r, sheaf_config *c, sheaf_text *unknown);
-    /* What sheaf__config_text() says of it beyond what every model has. */
+    /* Adds the family's part to sheaf__config_text(). */
     void (*text)(sheaf_text *text, const sheaf_config *c);
 
     /* In GGUF files (schema/gguf_form.h); of a family whose versions differ in it gguf_of. Both
@@ -211,9 +211,9 @@ typedef struct sheaf__family {
     bool questions;
     /* Of those whose pictures stand in conversations of a chat template; NULL: others. */
     void (*pictures)(sheaf__picture_form *out, const sheaf_config *c);
-    /* Which of its settings count, where the config and `beside`, those of the file `name`
-     * (models/picture_settings.h), say different things; nothing where they agree. beside NULL: no
-     * such file. NULL: there are none. */
+    /* Lists settings in which the config and `beside`, those of the file `name`
+     * (models/picture_settings.h), disagree, and the one that counts; nothing if they agree. beside
+     * NULL: no such file. NULL: there are none. */
     void (*disagree)(sheaf_text *out, const sheaf_config *c, const json_t *beside,
                      const char *name);
     /* Takes settings that such a file has and config.json has not, and refuses what is not done;
@@ -222,7 +222,7 @@ typedef struct sheaf__family {
     void (*beside)(sheaf_json_reader *r, sheaf_config *c);
 
     /* training */
-    const char *lora_targets;            /* where none are named */
+    const char *lora_targets;            /* default targets */
     const sheaf__sat_layers *sat_layers; /* that SAT gives factors; NULL: it knows no such model */
     bool (*decays)(const char *name); /* weight decay by a tensor's name; NULL: the model's rule */
     bool paths; /* LoRA targets are whole paths, or ends of them (lora/paths.h); else as PEFT's */
@@ -233,7 +233,7 @@ typedef struct sheaf__family {
 
     /* passes, on a tape */
     sheaf_status *(*build)(struct sheaf__model *m);
-    /* What tower `tower` of the list gives for the images of a pass; NULL where nothing reads it.
+    /* The output of tower `tower` of the list for the images of a pass; NULL if nothing reads it.
      */
     struct sheaf__value *(*encode)(struct sheaf__model *m, struct sheaf__tape *tape,
                                    const struct sheaf__pass *pass, int tower);
@@ -296,7 +296,7 @@ bool sheaf__spell_form(char out[SHEAF__SPELLED], const sheaf__family *to, bool t
                        const char *name);
 /* sheaf__family_by_names - the family that these match, or NULL. */
 const sheaf__family *sheaf__family_by_names(const sheaf__tensor_names *names);
-/* What tensors may be of, by their names. */
+/* The model of tensors, by their names. */
 typedef struct sheaf__identity {
     const sheaf__family *family; /* NULL: of none in the table */
     const char *variant; /* title; NULL: the family has none, or these are of none of them */

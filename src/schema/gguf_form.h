@@ -5,7 +5,7 @@
 
 #include "schema/spelling.h"
 
-/* What llama.cpp reads of an architecture beyond the keys that all have. */
+/* Keys of an architecture that llama.cpp reads beyond the common ones. */
 enum {
     SHEAF__GGUF_VOCAB_SIZE = 1, /* vocab_size */
     SHEAF__GGUF_ROPE_SIZE = 2,  /* rope.dimension_count */

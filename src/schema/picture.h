@@ -29,8 +29,8 @@ typedef struct sheaf__tower {
     /* Of a ragged one that joins patches in squares of merge x merge: each square gives a row, and
      * `gives` is for the largest ordinary picture too. 0: every picture gives `gives`. */
     int64_t merge;
-    /* Where some of its blocks see windows alone: their side in such squares, from a picture's
-     * upper left corner on; those at the edges may be smaller. 0: all see the whole picture. */
+    /* Blocks with windows: the windows' side in such squares, from a picture's upper left corner
+     * on; those at the edges may be smaller. 0: all see the whole picture. */
     int64_t window;
     int64_t repeats; /* a patch holds its picture as often, one behind the other; 0: once */
     /* Columns behind the first config.hidden are added to the rows of pictures, as many at a time,
@@ -55,7 +55,7 @@ typedef struct sheaf__picture {
     bool joins;    /* it gives its rows together with the one before it: frames of one group */
 } sheaf__picture;
 
-/* What pictures come to: all that is known of them above inputs, but for their pixels. */
+/* Counts of pictures: all that rooms above inputs know of them, but for their pixels. */
 typedef struct sheaf__picture_counts {
     int64_t images; /* that towers see one by one: pictures, pieces of them, frames */
     int64_t groups; /* of these, what gives rows: all but frames that join the one before */
@@ -75,7 +75,7 @@ typedef enum sheaf__image_file {
 
 enum { SHEAF__ANY_IMAGES = INT32_MAX }; /* no family of which this is `most` sets a limit */
 
-/* Where an image lies in a sequence: `before` positions that begin it, one for each row that the
+/* Place of an image in a sequence: `before` positions that begin it, one for each row that the
  * tower gives for it, `after` that end it. */
 typedef struct sheaf__image_place {
     int64_t before, after;

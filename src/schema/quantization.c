@@ -33,8 +33,7 @@ const json_t *sheaf__quantization_of(const json_t *config, const char **part)
     return NULL;
 }
 
-/* What sheaf does not read of a quantizer that it knows, or one that it does not. NULL: something
- * is refused already. */
+/* Refuses a setting of a known quantizer, or an unknown one. NULL: something is refused already. */
 static sheaf_status *refuse(sheaf_json_reader *r, const char *key, const char *expected)
 {
     char name[SHEAF__QUANTIZATION];
@@ -250,7 +249,7 @@ static void read_fp8(sheaf__quantization *q, sheaf_json_reader *r)
         refuse(r, "activation_scheme", "dynamic");
 }
 
-/* What compressed-tensors packs: a row for each `format`. */
+/* The packings of compressed-tensors: a row for each `format`. */
 typedef struct compressed {
     const char *format, *type, *strategies;
     int64_t group; /* 0: any */

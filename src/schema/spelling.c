@@ -1,8 +1,8 @@
 /* spelling.c - see spelling.h. */
 #include "schema/spelling.h"
 
-/* What follows the beginning `rule` in `name`, and the number in place of '#', as text; NULL: the
- * name does not begin so. */
+/* The rest of `name` behind the beginning `rule`, and the number in place of '#', as text; NULL:
+ * the name does not begin so. */
 static const char *behind(const char *rule, const char *name, const char **digits, int *n)
 {
     const char *hash = strchr(rule, '#');

@@ -208,8 +208,8 @@ static void add_held(choice *p, const reply *r, const int32_t *ids, int64_t n)
                   : characters(p->stream.said, (size_t)(inner.at - p->stream.said));
 }
 
-/* Where in the whole text a token begins: tokens may be choices of one character. If it begins one,
- * an incomplete one before it has become U+FFFD. */
+/* Offset of a token in the whole text: tokens may be choices of one character. If it begins one, an
+ * incomplete one before it has become U+FFFD. */
 static void add_offset(choice *p, const reply *r, sheaf__text_piece bytes, const int32_t *ids,
                        int64_t n)
 {

@@ -21,7 +21,7 @@ typedef struct attention_params {
     sheaf__value *q, *k, *v, *o, *stats;
 } attention_params;
 
-/* What all kinds share. */
+/* The fields that all kinds share. */
 static sheaf__attention shape_of(const sheaf__context *c, const attention_params *p)
 {
     const sheaf__heads *h = &p->heads;
@@ -53,7 +53,7 @@ static int64_t keys_of(const attention_params *p, int64_t sequence)
     return p->in->keys_of == NULL ? p->in->keys : p->in->keys_of[sequence];
 }
 
-/* Where the keys and values of sequence i lie in the cache, or in the run. */
+/* Place of sequence i's keys and values in the cache, or in the run. */
 static int64_t place_of(const attention_params *p, int64_t sequence)
 {
     const bool named = p->cache != NULL && p->places != NULL && p->places->place_of != NULL;
@@ -146,7 +146,7 @@ static run run_from(const sheaf__context *c, const attention_params *p, const la
         return causal_run(c, p, i, end);
     const int64_t before = rows_before(l, &p->of, i), rows = rows_before(l, &p->of, i + 1) - before,
                   n = count_of(l, &p->of);
-    /* what is cached has as many rows of each sequence */
+    /* the cache has as many rows of each sequence */
     run r = { shape_of(c, p), 0, p->cache == NULL ? before : place_of(p, i) * rows };
     int64_t last = i + 1;
     r.shape.full = true;
@@ -163,7 +163,7 @@ static run run_from(const sheaf__context *c, const attention_params *p, const la
     return r;
 }
 
-/* Where row `row` of a value lies. */
+/* Address of row `row` of a value. */
 static void *row_of(const sheaf__context *c, void *data, int64_t row, int64_t cols)
 {
     return sheaf__at(data, row * cols, c->dtype);

@@ -76,7 +76,8 @@ static void run_on_pool(void *pool, int64_t tasks,
     sheaf__pool_run(pool, tasks, task, context);
 }
 
-/* What is exchanged, as the host's; on dry the address itself, which no exchange touches. */
+/* The operand of an exchange, as the host's; on dry the address itself, which no exchange touches.
+ */
 static sheaf_status *borrow(void *host, const sheaf__context *c, void *at, size_t bytes, bool reads)
 {
     void *at_host;

@@ -53,7 +53,7 @@ typedef struct embedding_params {
     sheaf__value *x, *h, *y; /* h, y: of LoRA */
 } embedding_params;
 
-/* Which rows the owned slices have. */
+/* The rows of the owned slices. */
 static sheaf__pieces pieces_of(const sheaf__context *c, const sheaf__table *table)
 {
     sheaf__pieces p = { .count = (int)(c->own.end - c->own.begin) };

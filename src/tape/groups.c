@@ -29,7 +29,7 @@ static bool is_divided(const sheaf__trained_set *set)
     return set->divided && set->context->groups > 1;
 }
 
-/* Where the stretch of this rank's group begins in what is cut. */
+/* Begin of this group's stretch in the divided tensors. */
 static int64_t stretch_begin(const sheaf__trained_set *set)
 {
     int64_t begin = 0;

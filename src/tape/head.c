@@ -144,7 +144,7 @@ static sheaf__logits logits_of(const block *b)
     return (sheaf__logits){ b->logits, b->n, l->owned, l->logical0 };
 }
 
-/* Where the block's rows are in x, and in its gradient. */
+/* The block's rows in x, and in its gradient. */
 static sheaf__row_map rows_in_x(const block *b)
 {
     return sheaf__row_map_listed(b->list.at, sheaf__rows_present(b->p->x));
@@ -214,8 +214,8 @@ static sheaf_status *block_targets(block *b)
     return sheaf__select_among(c, c->comm, b->target, sizeof(float), b->n, owner);
 }
 
-/* Where the first largest logit of every row is, over all ranks: a maximum again, of numbers that a
- * float32 holds, as a vocabulary has fewer than 2^24 words. */
+/* The first largest logit of every row, over all ranks: a maximum again, of numbers that a float32
+ * holds, as a vocabulary has fewer than 2^24 words. */
 static sheaf_status *block_first(block *b)
 {
     sheaf__op_row_first(b->c->device, b->first, b->max, logits_of(b));
@@ -273,7 +273,7 @@ static sheaf_status *block_gradients(block *b)
     return st;
 }
 
-/* What the host has, from the stage of the head to all. */
+/* Bytes of the host, from the stage of the head to all. */
 static sheaf_status *share(const sheaf__context *c, void *bytes, size_t size)
 {
     return c->stages > 1 ? sheaf__transfer(c, bytes, size, c->head_stage) : NULL;
@@ -416,7 +416,7 @@ static sheaf_status *head_forward(sheaf__tape *tape, sheaf__op *op)
     return st;
 }
 
-/* Where another stage computes: the blocks as it has them. */
+/* For a stage without the head: the same blocks. */
 static sheaf_status *far_forward(sheaf__tape *tape, sheaf__op *op)
 {
     sheaf__context *c = sheaf__tape_context(tape);

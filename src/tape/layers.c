@@ -254,7 +254,7 @@ static sheaf_status *swiglu_forward(sheaf__tape *tape, sheaf__op *op)
     return NULL;
 }
 
-/* What is remade takes the place of its gradient. */
+/* A remade value takes the place of its gradient. */
 static sheaf_status *swiglu_backward(sheaf__tape *tape, sheaf__op *op)
 {
     const sheaf__context *c = sheaf__tape_context(tape);

@@ -65,7 +65,7 @@ typedef struct sheaf__linear {
     sheaf__lora_part *lora; /* NULL without */
 } sheaf__linear;
 
-/* What dropout needs to know of the rows being run. */
+/* Dropout's view of the rows being run. */
 typedef struct sheaf__step_info {
     bool training;
     uint64_t seed, step;

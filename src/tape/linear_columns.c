@@ -176,7 +176,7 @@ static sheaf_status *columns_weight_gradients(sheaf__context *c, const columns_p
     return st;
 }
 
-/* What dx is made of. */
+/* The operands of dx. */
 typedef struct dx_rows {
     int64_t m;
     void *dy[SHEAF__MAX_TOGETHER]; /* [m, owned] of each layer */

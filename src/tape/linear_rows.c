@@ -13,7 +13,7 @@ typedef struct rows_params {
     sheaf__value *x, *y, *residual, *h, *xd;
 } rows_params;
 
-/* Where h goes: a value of the tape, where dB needs it. */
+/* The place of h: a value of the tape, if dB needs it. */
 static void *h_of(const rows_params *p, const sheaf__lora_back *l)
 {
     return p->h != NULL ? p->h->data : l->g;

@@ -138,7 +138,7 @@ static void order_by_pairs(int32_t *which, int64_t n)
     }
 }
 
-/* Where there are no weights, on dry, the bound stays. */
+/* Without weights, on dry, the bound stays. */
 static void list_rows(list_params *p, int32_t *which, const float *weights, const sheaf__context *c)
 {
     if (weights == NULL || which == NULL)
@@ -224,7 +224,7 @@ static sheaf_status *share_forward(sheaf__tape *tape, sheaf__op *op)
     return NULL;
 }
 
-/* What an expert made is read here alone, so that its gradient is always fresh. */
+/* An expert's output is read here alone, so that its gradient is always fresh. */
 static sheaf_status *share_backward(sheaf__tape *tape, sheaf__op *op)
 {
     const sheaf__context *c = sheaf__tape_context(tape);

@@ -45,7 +45,7 @@ static size_t bytes_of(const piece *p)
     return bytes;
 }
 
-/* Where in a chunk the array begins. */
+/* Offset of the array in a chunk. */
 static size_t offset_of(const piece *p, int section)
 {
     size_t at = 0;

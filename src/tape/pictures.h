@@ -36,7 +36,7 @@ static inline int64_t sheaf__pictures_rows(const sheaf__pictures *p)
  * not take, and where the pictures do not have p->patches in all. */
 sheaf__value *sheaf__record_picture_patches(sheaf__tape *tape, const sheaf__pictures *pictures);
 
-/* Where row r, column c of a picture of h x w patches takes its position from: */
+/* The position of row r, column c of a picture of h x w patches: */
 typedef enum sheaf__position_kind {
     SHEAF__GRID_AS_IS,        /* row r * w + c of the table, which has h x w */
     SHEAF__GRID_CUBIC,        /* torch's bicubic, a = -0.75, clamped, corners not aligned */

@@ -35,7 +35,7 @@ typedef struct grid_params {
     sheaf__value *x, *y;
 } grid_params;
 
-/* What a run works out, the host's: all lines of sheaf__positions, or sines and cosines of them. */
+/* The result of a run, the host's: all lines of sheaf__positions, or sines and cosines of them. */
 typedef struct grid_lines {
     const grid_params *p;
     sheaf__picture_at *at;
@@ -82,7 +82,7 @@ static void cubic_taps(grid_lines *a, axis x, int64_t r)
     }
 }
 
-/* Which rows of the table row r is made of, and what their weights depend on. */
+/* The rows of the table that row r is made of, and the variables of their weights. */
 static sheaf_range smooth_reach(axis x, int64_t r, double *f, double *centre)
 {
     *f = x.out < x.in ? (double)x.in / (double)x.out : 1;

@@ -194,7 +194,7 @@ static void make_again(sheaf__tape *tape, sheaf__op *op)
     tape->steps[tape->nsteps++] = (sheaf__step){ .op = op, .again = true };
 }
 
-/* What the backward pass of an op keeps, where it is made again. */
+/* Inputs that an op's backward pass keeps and that are made again. */
 static void make_kept(sheaf__tape *tape, const sheaf__op *op)
 {
     for (int a = 0; a < op->nargs; a++) {
@@ -283,7 +283,7 @@ static bool is_idle(const sheaf__step *s)
 /* Less than this stays: it takes as much, and a transfer. */
 enum { LEAST_TO_LEAVE = 4096 };
 
-/* What is read after the forward pass, and is shrunk or away until then, dies in it. */
+/* Values that are read after the forward pass, and are shrunk or away until then, die in it. */
 static void find_stored(sheaf__tape *tape, sheaf__kept kept)
 {
     for (int64_t i = 0; i < tape->nvalues; i++) {

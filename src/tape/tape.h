@@ -23,7 +23,7 @@ typedef struct sheaf__context {
     sheaf_dtype dtype;                /* activations and compute copies: F32, BF16 or F16 */
     struct sheaf__activity *activity; /* records which op runs; or NULL */
     bool own_process;                 /* each rank is a process */
-    sheaf__work *work; /* where runs of ops are counted and measured; NULL: nowhere */
+    sheaf__work *work;                /* counts and measures runs of ops; NULL: nothing does */
     /* Of a model whose layers are placed over stages; comm, rank and ranks are then those of one
      * stage. */
     int stages;            /* 0 or 1: not placed */
@@ -33,8 +33,8 @@ typedef struct sheaf__context {
      * and the ranks with the same slices. */
     int groups, group;
     sheaf_comm *peers;
-    struct sheaf__offload *away; /* where frozen weights lie between their uses; NULL: nowhere */
-    struct sheaf__offload *activations; /* where values lie from the forward to the backward pass */
+    struct sheaf__offload *away;        /* frozen weights between their uses; NULL: on the device */
+    struct sheaf__offload *activations; /* values between the forward and the backward pass */
 } sheaf__context;
 
 /* sheaf__set_purpose - the purpose of its exchanges from now on. */
@@ -82,7 +82,7 @@ static inline sheaf_range sheaf__share_of(int64_t all, const sheaf__context *c, 
     return (sheaf_range){ all * group / groups, all * (group + 1) / groups };
 }
 
-/* Where blocks of 256 (mma8, mma16: chains of 4096) of all rows begin among the rows that a run
+/* Begins of blocks of 256 (mma8, mma16: chains of 4096) of all rows among the rows that a run
  * chose: [begin[i], begin[i + 1]) are of one block, which sums over rows take by itself. n 0:
  * nothing was chosen yet, or nothing sums over them. */
 typedef struct sheaf__row_blocks {
@@ -98,11 +98,11 @@ typedef struct sheaf__grad_rows {
     int64_t count;
 } sheaf__grad_rows;
 
-/* What a step keeps of a layer for its backward pass. */
+/* The parts of a layer that a step keeps for its backward pass. */
 typedef enum sheaf__kept {
     SHEAF__KEPT_ALL,
     SHEAF__KEPT_NONE,      /* but what goes into the layer; the rest is recomputed */
-    SHEAF__KEPT_ATTENTION, /* what the MLP computes is recomputed */
+    SHEAF__KEPT_ATTENTION, /* the MLP is recomputed */
     SHEAF__KEPT_INT8,      /* all; activations but attention's own in 8 bits, rounded */
 } sheaf__kept;
 
@@ -177,7 +177,7 @@ typedef struct sheaf__arg {
 typedef struct sheaf__tape sheaf__tape;
 typedef struct sheaf__op sheaf__op;
 
-/* What ops read of context->away, where it lies between the steps of those. */
+/* A block of context->away that ops read, and that leaves between their steps. */
 typedef struct sheaf__away {
     int64_t block;
     /* It is at `at` now; NULL: no longer. Itself NULL: it is on the device all the time. */
@@ -275,7 +275,7 @@ void sheaf__tape_check_values(sheaf__tape *tape, const void *data, int64_t n, sh
  * none. */
 void sheaf__rows(const sheaf__context *context, int64_t rows, int64_t grain, sheaf__body *body,
                  void *arg);
-/* What a rank has spent so far; for planners that run one of several equal parts. */
+/* Costs of a rank so far; for planners that run one of several equal parts. */
 typedef struct sheaf__costs {
     double flops;
     uint64_t uploaded, downloaded; /* bytes of the device's transfers */

@@ -66,8 +66,9 @@ static inline bool sheaf__step_wants(const sheaf__step *s, sheaf__arg arg)
 
 /* sheaf__tape_drop - gives back all values that are live. */
 void sheaf__tape_drop(sheaf__tape *tape);
-/* What is away (away.c). sheaf__tape_list_away - once steps are laid out. sheaf__tape_begin_away -
- * before the first of them. sheaf__step_bring, sheaf__step_leave - around each. */
+/* Weights that are away (away.c). sheaf__tape_list_away - once steps are laid out.
+ * sheaf__tape_begin_away - before the first of them. sheaf__step_bring, sheaf__step_leave - around
+ * each. */
 sheaf_status *sheaf__tape_list_away(sheaf__tape *tape);
 sheaf_status *sheaf__tape_begin_away(sheaf__tape *tape);
 sheaf_status *sheaf__step_bring(sheaf__tape *tape, const sheaf__step *s);

@@ -332,8 +332,8 @@ sheaf_status *sheaf__grad_norm(double *out, sheaf__trained_set *set)
     return st;
 }
 
-/* What of the flat arrays is updated alike is one operation, as there may be thousands of tensors.
- */
+/* Elements of the flat arrays with the same update are one operation, as there may be thousands of
+ * tensors. */
 static void update(const sheaf__trained_set *set, sheaf__update *of)
 {
     if (of->n > 0 && set->moments != NULL)

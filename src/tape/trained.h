@@ -31,15 +31,15 @@ typedef struct sheaf__trained {
     /* of a divided set only of slices that are kept here, else NULL; moments that are away have
      * addresses that only sheaf__borrow() knows */
     float *master[SHEAF_MAX_SLICES], *moment1[SHEAF_MAX_SLICES], *moment2[SHEAF_MAX_SLICES];
-    /* Where moments have 8 bits, moment1 and moment2 are NULL and these are not: codes of each
-     * element, and absmax of each 256 from the slice's first on. Each slice's have `blocks` of
-     * these, the most that one needs; what is left over is 0. */
+    /* For moments in 8 bits moment1 and moment2 are NULL and these are not: codes of each element,
+     * and absmax of each 256 from the slice's first on. Each slice's have `blocks` of these, the
+     * most that one needs; the rest is 0. */
     bool eight;
     int64_t blocks;
     sheaf_cut blocks_cut; /* of absmax [slices * blocks]; nparts 0 = replicated, [blocks] */
     uint8_t *code1[SHEAF_MAX_SLICES], *code2[SHEAF_MAX_SLICES];
     float *absmax1[SHEAF_MAX_SLICES], *absmax2[SHEAF_MAX_SLICES];
-    /* what compute copies are made of: the masters; of a divided set the gradients' place, from
+    /* source of the compute copies: the masters; of a divided set the gradients' place, from
      * sheaf__trained_publish() to the next accumulator */
     float *weight[SHEAF_MAX_SLICES];
 } sheaf__trained;
@@ -131,7 +131,7 @@ void sheaf__trained_exchange(sheaf__trained_set *set, float *other);
 /* The logical box of `slice` in part `part` of the cut (0 when there is one): rows and columns. */
 void sheaf__trained_box(const sheaf__trained *t, int part, int slice, sheaf_range *rows,
                         sheaf_range *cols);
-/* Where that box begins in the slice's array, in elements: parts lie one after the other. */
+/* Begin of that box in the slice's array, in elements: parts lie one after the other. */
 int64_t sheaf__trained_at(const sheaf__trained *t, int part, int slice);
 int sheaf__trained_parts(const sheaf__trained *t); /* at least 1 */
 

@@ -159,7 +159,7 @@ static int64_t after(const image_params *p)
     return p->eoi != NULL;
 }
 
-/* Where the rows of the images are in x; NULL: at the same place. */
+/* Rows of the images in x; NULL: at the same place. */
 static const int32_t *list_of(const image_params *p)
 {
     return p->in == NULL ? NULL : p->in->image_row;

@@ -11,8 +11,7 @@
 #include "schema/family.h"
 #include "tape/layers.h"
 
-/* What one run reads of its images; pointers are read when the tape runs. Lists of rows are the
- * device's. */
+/* The images of one run; pointers are read when the tape runs. Lists of rows are the device's. */
 typedef struct sheaf__images_in {
     const sheaf__picture *picture; /* [images] the host's; NULL: a plan knows none */
     const int32_t *image_row; /* [images * (patches + 2)] rows (of batch * queries) that hold BOI,

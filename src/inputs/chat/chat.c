@@ -316,7 +316,7 @@ typedef struct search {
     const sheaf__message *message;
     int64_t n;
     const sheaf__chat_options *options;
-    char *lead; /* what stands between a user's question and its answer, or NULL */
+    char *lead; /* text between a user's question and its answer, or NULL */
     size_t lead_size;
 } search;
 
@@ -340,7 +340,7 @@ static bool is_blank(char c)
     return c == ' ' || c == '\n' || c == '\t' || c == '\r';
 }
 
-/* Where the turn of the loop ends that writes up to `end`; the end of the text: none does. */
+/* End of the loop's turn that writes up to `end`; the end of the text: none does. */
 static size_t turn_end(const sheaf__jinja_text *text, size_t begin, size_t end)
 {
     size_t stop = text->size;
@@ -493,8 +493,8 @@ static size_t letters_of(const json_t *json)
     return n;
 }
 
-/* Where an answer ends whose turn goes on with later messages: where it would without them, if it
- * ends alike. */
+/* End of an answer whose turn goes on with later messages: its end without them, if both texts
+ * agree up to there. */
 static size_t end_in_turn(const search *s, const sheaf__jinja_text *alone, int64_t i, size_t begin)
 {
     const sheaf__jpiece *last = last_piece(alone, i);
@@ -569,8 +569,8 @@ static sheaf_status *add_answer(search *s, int64_t i)
 
 /* ---- {% generation %} ---- */
 
-/* Whose a mark is: of the answer that speaks in it, or last before it, as marks may divide one; of
- * an answer that says nothing the next one; else of whoever speaks last. */
+/* The message of a mark, as marks may divide one: the answer inside the mark, or the last before
+ * it; if that is empty the next answer; else the last message. */
 static int64_t mark_of(const search *s, const sheaf__jpiece *mark)
 {
     int64_t last = -1;

@@ -33,9 +33,9 @@ typedef struct sheaf__rendered {
     int64_t unlearnt; /* with `lenient`: answers that cannot be labelled */
 } sheaf__rendered;
 
-/* What a program's enable_thinking is: undefined; true where the last message is an answer with
- * thoughts between <think> and </think>, else false, so that an answer without thoughts begins
- * behind empty ones; true. */
+/* A template's enable_thinking: undefined; true if the last message is an answer with thoughts
+ * between <think> and </think>, else false, so that an answer without thoughts begins behind empty
+ * ones; true. */
 typedef enum sheaf__thinking {
     SHEAF__THINKING_UNSAID,
     SHEAF__THINKING_BY_ANSWER,

@@ -181,7 +181,7 @@ sheaf__jvalue sheaf__j_buffer_text(const sheaf__jbuffer *b);
 void sheaf__j_put_for(sheaf__j *j, sheaf__jbuffer *b, const char *bytes, size_t size,
                       const char *at); /* with the source of the bytes at `at`, as for upper case */
 
-/* Where bytes come from (jinja_source.c). */
+/* Sources of bytes (jinja_source.c). */
 void sheaf__j_read_messages(sheaf__j *j, const json_t *messages);
 void sheaf__j_add_region(sheaf__j *j, const char *at, size_t size);
 void sheaf__j_copy_source(sheaf__j *j, const char *to, const char *at, size_t size);
@@ -201,7 +201,7 @@ int sheaf__j_compare(sheaf__j *j, sheaf__jvalue a,
                      sheaf__jvalue b); /* raises for unordered kinds */
 bool sheaf__j_contains(sheaf__j *j, sheaf__jvalue in, sheaf__jvalue what);
 const char *sheaf__j_kind(sheaf__jvalue v); /* Python's name of it */
-/* What a loop iterates over: entries, keys, characters; raises for other kinds. */
+/* The items of a loop: entries, keys, characters; raises for other kinds. */
 sheaf__jlist sheaf__j_items(sheaf__j *j, sheaf__jvalue v);
 size_t sheaf__j_characters(sheaf__jtext text);
 size_t sheaf__j_character(const char *at,

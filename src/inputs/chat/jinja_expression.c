@@ -159,7 +159,7 @@ static sheaf__jnode *parse_name(sheaf__jparser *p)
     return n;
 }
 
-/* What stands between commas up to `close`; dicts: key: value. */
+/* Entries between commas up to `close`; dicts: key: value. */
 static sheaf__jnode *parse_entries(sheaf__jparser *p, sheaf__jnode_kind kind, const char *close)
 {
     sheaf__jnode *n = sheaf__j_node(p, kind), **last = &n->args;

@@ -112,7 +112,7 @@ static sheaf__jvalue f_items(sheaf__jcall *c)
     return sheaf__j_as(SHEAF__J_GENERATOR, out.u.list);
 }
 
-/* What an entry is compared by: texts without regard to case unless `cased`. */
+/* The sort key of an entry: texts without regard to case unless `cased`. */
 static sheaf__jvalue key_of(sheaf__j *j, sheaf__jvalue entry, const sheaf__jvalue *attribute,
                             bool cased)
 {

@@ -196,7 +196,7 @@ static uint32_t number(lexer *l, const char **p, int digits, int least, unsigned
     return value;
 }
 
-/* What follows a backslash at *p, as Python reads it. */
+/* The escape behind a backslash at *p, as Python reads it. */
 static void put_escape(lexer *l, sheaf__jbuffer *b, const char **p)
 {
     static const char letters[] = "abfnrtv\\'\"", meant[] = "\a\b\f\n\r\t\v\\'\"";

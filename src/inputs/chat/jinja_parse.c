@@ -191,7 +191,7 @@ static sheaf__jnode *parse_statement(sheaf__jparser *p)
     static const struct {
         const char *name;
         sheaf__jnode_kind kind;
-        void (*parse)(sheaf__jparser *p, sheaf__jnode *n); /* what is between the name and %} */
+        void (*parse)(sheaf__jparser *p, sheaf__jnode *n); /* reads between the name and %} */
         const char *end; /* of its body; NULL: `parse` goes to the end */
     } statements[] = {
         { "for", SHEAF__N_FOR, parse_for },

@@ -38,7 +38,7 @@ static void assign(sheaf__jrun *r, const sheaf__jnode *target, sheaf__jvalue val
 
 static void execute_all(sheaf__jrun *r, const sheaf__jnode *body);
 
-/* What `body` writes, in a scope of its own with `parent` around it. */
+/* The output of `body`, in a scope of its own with `parent` around it. */
 static sheaf__jvalue written(sheaf__jrun *r, const sheaf__jnode *body, sheaf__jscope *parent)
 {
     sheaf__jbuffer b = { 0 }, *const out = r->out;
@@ -128,7 +128,7 @@ static sheaf__jvalue call_loop(sheaf__jrun *r, const sheaf__jloop *loop,
     return sheaf__j_buffer_text(&b);
 }
 
-/* What the block writes, through its filters. */
+/* The output of the block, through its filters. */
 static sheaf__jvalue filter_body(sheaf__jrun *r, const sheaf__jnode *n)
 {
     const sheaf__jvalue body = r->body;

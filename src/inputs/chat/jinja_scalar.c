@@ -38,7 +38,7 @@ static sheaf__jvalue f_title(sheaf__jcall *c)
     }
     return sheaf__j_buffer_text(&b);
 }
-/* What Markup was stays it. */
+/* Markup gives Markup. */
 static sheaf__jvalue like(const sheaf__jcall *c, sheaf__jvalue v)
 {
     v.form = c->of.form == SHEAF__J_MARKUP ? SHEAF__J_MARKUP : SHEAF__J_PLAIN;

@@ -118,9 +118,9 @@ static sheaf_status *look_first(sheaf__jinja_text *out, const sheaf__chat_templa
     return st;
 }
 
-/* Where no text is written: are contents written that are lists of parts, or is any where there are
- * tools? If so, *out is that and the program gets these. A program that writes none of the
- * conversations here may write those of a record, so what it raises is dropped. */
+/* If no text is written: tries contents as lists of parts, tools, and both; *out is the first
+ * output, and the program gets these forms. A program that writes none of the conversations here
+ * may write those of a record, so its errors are dropped. */
 static sheaf_status *look_again(sheaf__jinja_text *out, sheaf__chat_template *t)
 {
     sheaf_status *st = NULL;

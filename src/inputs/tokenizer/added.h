@@ -49,7 +49,7 @@ sheaf_status *sheaf__added_index(sheaf__added *a);
 typedef size_t sheaf__is_plain(const void *context, size_t begin, size_t end);
 typedef struct sheaf__added_match {
     size_t begin, end; /* with the spaces that it takes */
-    size_t next;       /* where to continue */
+    size_t next;       /* place to continue at */
     int32_t id;
 } sheaf__added_match;
 bool sheaf__added_next(sheaf__added_match *out, const sheaf__added_list *list, const char *text,

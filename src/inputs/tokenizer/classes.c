@@ -4,7 +4,7 @@
 #include "base/base.h"
 #include "pattern.h"
 
-#define BAR "\xe2\x96\x81" /* what stands for a blank: U+2581 */
+#define BAR "\xe2\x96\x81" /* stands for a blank: U+2581 */
 
 void sheaf__put_byte_level(sheaf_text *json, const sheaf__byte_level_form *form)
 {

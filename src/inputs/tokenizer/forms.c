@@ -150,7 +150,7 @@ static sheaf_status *rewrite(const void *state, sheaf__edit *e)
 {
     segment s = { 0 };
     bool good = true;
-    size_t before = 0, n; /* where the last simple character begins */
+    size_t before = 0, n; /* begin of the last simple character */
     for (size_t at = 0; good && at < e->size; at += n) {
         const uint32_t c = sheaf__unicode_take(e->bytes + at, e->size - at, &n);
         if (is_simple(c)) {

@@ -33,7 +33,7 @@ typedef struct sheaf__listing {
     int64_t merges;
     char *splitting;
     int32_t bos, eos, unk, pad; /* -1: none */
-    /* What encoding puts before a text and behind it, so many ids each, of which two are kept. */
+    /* Ids that encoding puts before a text and behind it, so many each, of which two are kept. */
     struct {
         int64_t count;
         int32_t id[2];

@@ -17,7 +17,7 @@
 
 /* ---- steps ---- */
 
-/* What a step may read beside its own object when it is opened. */
+/* Inputs of a step when it is opened, beside its own object. */
 typedef struct sheaf__opening {
     bool last;         /* no step follows in its list */
     bool raw;          /* the model takes raw bytes for the byte-level alphabet */

@@ -94,7 +94,7 @@ sheaf_status *sheaf__prepared_split(sheaf__prepared *p, const void *state, sheaf
         else
             st = split(state, p, &piece);
     }
-    const sheaf__layer now = p->now; /* whose bytes stay */
+    const sheaf__layer now = p->now; /* its bytes stay */
     p->now.piece = p->next.piece;
     p->now.piece_capacity = p->next.piece_capacity;
     p->now.pieces = p->next.pieces;

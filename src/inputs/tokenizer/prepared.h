@@ -13,7 +13,7 @@ typedef struct sheaf__span { /* of the user's text, whose size fits */
 
 typedef struct sheaf__piece {
     size_t begin, end; /* bytes of the prepared text */
-    uint32_t origin;   /* where in the user's text it begins */
+    uint32_t origin;   /* its begin in the user's text */
     int32_t id;        /* an added token; -1: text */
 } sheaf__piece;
 

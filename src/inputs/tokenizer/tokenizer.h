@@ -44,7 +44,7 @@ const char *sheaf__tokenizer_written(const sheaf__tokenizer *t, const char *text
 typedef sheaf_text_range sheaf__text_range;
 
 typedef struct sheaf__encode_options {
-    bool add_special; /* what the post-processor adds (bos ...) */
+    bool add_special; /* with the tokens of the post-processor (bos ...) */
     bool plain;       /* special tokens in the text are encoded as text */
     /* Only those that overlap one of these ranges (what people wrote, inside a template) are text;
      * ascending, disjoint. */

@@ -19,7 +19,7 @@ void sheaf__tokenizer_config_release(sheaf__tokenizer_config *s)
     *s = (sheaf__tokenizer_config){ 0 };
 }
 
-/* What a GGUF file says as such a file. */
+/* Makes such a file from a GGUF file. */
 static sheaf_status *load_made(json_t **out, const char *gguf, const char *name)
 {
     char *text = NULL;
@@ -150,8 +150,8 @@ static sheaf__tokenizer_class class_named(const char *name, size_t size)
     return SHEAF__GENERIC;
 }
 
-/* What transformers registers for the models that sheaf may meet; for the others the folder's word
- * counts. `wrong`: what folders declare for them is known to be wrong. */
+/* The classes that transformers registers for the models that sheaf may meet; for other models the
+ * folder's word counts. `wrong`: folders are known to declare a wrong class for them. */
 static const struct {
     const char *model_type;
     sheaf__tokenizer_class class;

@@ -12,7 +12,7 @@
 #define RESERVE_MOST ((size_t)1 << 40)
 #define RESERVE_LEAST ((size_t)1 << 30)
 
-/* What mmap gave. */
+/* A mapping of mmap. */
 typedef struct mapping {
     void *at;
     size_t bytes;

@@ -143,7 +143,7 @@ typedef struct sheaf__product {
     const int *first;    /* [nslices + 1]; NULL when nslices == 1: all nterms */
     const sheaf__term *term;
     int nterms;
-    /* Where the sum goes: exactly one of
+    /* Destination of the sum: exactly one of
      *  roots != NULL: for each of this rank's roots of `tree`, a dense float32 [m, n];
      *  y != NULL: this rank holds every present slice (or nslices == 1, tree NULL) and
      *    y = round(round(alpha * sum + bias) + residual) in `out`, or, when add is set

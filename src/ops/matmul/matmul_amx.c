@@ -196,7 +196,7 @@ void mm_end_amx(mm_ending *left)
 
 /* ---- the unit's part ---- */
 
-/* What a chain needs while it is multiplied. */
+/* State of a chain while it is multiplied. */
 typedef struct walk {
     chain of;
     mm_soon **soon;

@@ -139,7 +139,7 @@ typedef struct area {
     int chain;                  /* slot of the chain at hand, of mma8 and mma16 */
     int64_t bands;
     int64_t begin, end; /* bands of the stripe at hand */
-    /* What the next stretch reads, prefetched bit by bit: panels, before them rows of a band. */
+    /* The next stretch's operands, prefetched bit by bit: panels, before them rows of a band. */
     mm_soon panels[RUNS], rows[MM_PASSES], *panels_at;
     int64_t lines; /* of panels, each time that a kernel runs */
     mm_ending ending;
@@ -218,7 +218,7 @@ static bool has_root(const item *item)
     return item->last && item->visit->root >= 0;
 }
 
-/* Which sums stay near: those that a later pass of the stretch reads. */
+/* Keeps sums near that a later pass of the stretch reads. */
 static void place_slots(stretch *s)
 {
     bool wanted[MM_DEPTH] = { false }, here[MM_DEPTH] = { false };
@@ -240,7 +240,7 @@ static void place_slots(stretch *s)
     }
 }
 
-/* Where the sums of `item` go; with the last block they climb the tree. */
+/* The destination of `item`'s sums; with the last block they climb the tree. */
 static mm_pass pass_of(const area *area, const item *item, int64_t at, bool chained)
 {
     const mm_visit *v = item->visit;
@@ -565,8 +565,8 @@ static void run_stripes(area *area, const mm_route *route, int64_t stripe)
     }
 }
 
-/* Where part `index` of `parts` begins: of whole units, of which the first parts may have one more,
- * so that threads which take turns get as many. */
+/* Begin of part `index` of `parts`: of whole units, of which the first parts may have one more, so
+ * that threads which take turns get as many. */
 static int64_t part_of(int64_t whole, int64_t unit, int64_t parts, int64_t index)
 {
     const int64_t units = mm_div_up(whole, unit);

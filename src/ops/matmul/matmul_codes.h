@@ -52,7 +52,8 @@ static __attribute__((noinline)) const uint32_t *put_rare(__m512i w[4], const ui
     return rare;
 }
 
-/* Where nothing else finds what comes next: three lines, as far ahead as ask_ahead() says. */
+/* For processors that do not prefetch by themselves: three lines, as far ahead as ask_ahead() says.
+ */
 static inline __attribute__((always_inline)) void ask_codes(const uint32_t *b)
 {
     enum { AHEAD = 2048 / 4, LINE = 64 / 4 };

@@ -22,7 +22,7 @@
 
 #define VECTORS (2 * MM_PANEL / LANES)
 
-/* What a code is looked up in, or how it is made a number. */
+/* How a code becomes a number: by a table, or by arithmetic. */
 typedef enum way { TABLED, ZEROED, ADDED, SIGNED_BYTES, ADDED_BYTES, FLOAT_BYTES } way;
 #define BITS(way) ((way) <= ADDED ? 4 : 8)
 #define IS_ADDED(way) ((way) == ADDED || (way) == ADDED_BYTES)

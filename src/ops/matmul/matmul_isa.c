@@ -28,8 +28,8 @@ static const mm_engine avx2_f16 = { ENGINE(avx2, MM_STRIDE_F32, 6) };
  * first-level cache, and eight chains are the least that fill two pipes. */
 #define OUTER_512 .direct = 10, .lanes = 16, .outer = mm_outer_avx512, .outer_rows = 16
 static const mm_engine avx512_f32 = { ENGINE(avx512, MM_STRIDE_F32, 14), OUTER_512 };
-/* Where vdpbf16ps pays, as on Zen 4: see ONE_PANEL. Asking for a stretch ahead would only keep the
- * processor from finding it (decoding by one thread: 24 GB/s with, 31 without). */
+/* For processors with a fast vdpbf16ps, as Zen 4: see ONE_PANEL. Asking for a stretch ahead would
+ * only keep the processor from finding it (decoding by one thread: 24 GB/s with, 31 without). */
 static const mm_engine avx512_stream = { ENGINE(avx512stream, MM_STRIDE_F32, 14), OUTER_512,
                                          .most_unasked = 14 };
 static const mm_engine avx512_f16 = { ENGINE(avx512, MM_STRIDE_F32, 14) };

@@ -23,7 +23,7 @@
 #include "base/unroll.h"
 #include "ops/matmul/matmul_finish.h"
 
-/* Where a tile's sums go: v = block sum; v = addend + v for each addend in order. `across`
+/* Destination of a tile's sums: v = block sum; v = addend + v for each addend in order. `across`
  * floats lie between the panels of a tile that spans several. */
 typedef struct place {
     const float *at;
@@ -57,7 +57,7 @@ typedef struct operands {
     const float *from;
     const mm_code *code;   /* b is compressed; else NULL */
     const mm_taken *taken; /* B is codes; else NULL */
-    int64_t panel;         /* which of their panels */
+    int64_t panel;         /* its number among their panels */
     mm_soon **soon;
     int64_t lines; /* of it to ask for every CHUNK steps */
 } operands;
@@ -69,8 +69,8 @@ typedef struct operands {
 #define CHUNK 16
 #endif
 
-/* Where few rows meet one panel at a time, not several side by side, the processor alone finds what
- * two to four of them read next. */
+/* If few rows meet one panel at a time, not several side by side, the processor by itself
+ * prefetches for two to four of them. */
 #ifndef ONE_PANEL
 #define ONE_PANEL 0
 #endif

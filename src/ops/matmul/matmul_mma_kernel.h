@@ -34,7 +34,7 @@ typedef struct right {
     uint8_t flag[DEEP / 8];
 } right;
 
-/* What a tile's rows meet at a time. */
+/* A tile's rows and the elements they are multiplied by at a time. */
 typedef struct meeting {
     const mma_left *left;
     const right *right;
@@ -180,7 +180,7 @@ static void look_at(const care *o, uint8_t top[SUMS * LANES], uint8_t some[SUMS 
     ISTORE(rare, odd);
 }
 
-/* What vectors cannot compute, by the rule. */
+/* Sums that vectors cannot compute, by the rule. */
 static __attribute__((noinline)) void with_care(care *o, int vectors)
 {
     uint8_t top[SUMS * LANES], some[SUMS * LANES], rare[SUMS * LANES];
@@ -299,7 +299,7 @@ static inline __attribute__((always_inline)) void meet(const meeting *m, int64_t
         STORE(sums + q / vectors * MM_PANEL + q % vectors * LANES, c[q]);
 }
 
-/* What is compiled for a length of groups, and for a width beside it. */
+/* Functions for one length of groups, and for a width beside it. */
 #define MEET(length, name, vectors)                                                                \
     static __attribute__((noinline)) void meet_##length##_##name(const meeting *m)                 \
     {                                                                                              \

@@ -47,7 +47,7 @@ typedef __mmask32 lanes16; /* of halves of words */
 #define WIDEN_F16(i) _mm512_cvtph_ps(_mm512_cvtepi32_epi16(i))
 /* So that a compiler does not add up later what it then has to keep in memory. */
 #define IN_ORDER(i) __asm__("" : "+v"(i))
-/* What is denormal becomes a zero of its sign. */
+/* A denormal becomes a zero of its sign. */
 #define WITHOUT_DENORMALS(v)                                                                       \
     FLOATS(_mm512_mask_and_epi32(BITS(v), _mm512_testn_epi32_mask(BITS(v), ISET(0x7f800000)),      \
                                  BITS(v), ISET(0x80000000u)))

@@ -6,7 +6,7 @@
 
 #define MM_MOST_COLS                                                                               \
     512 /* of an area: a block of B, half a MiB, should stay in the second-level cache */
-#define MM_LONE_COLS 2048 /* where B goes by once, see lone_band() */
+#define MM_LONE_COLS 2048 /* for a B that is read once, see lone_band() */
 #define MM_GROUP 16       /* bands of A transposed at a time */
 /* Words of scratch for rows of A: bands of 14 rows of floats, or of 32 rows of pairs. */
 #define MM_SCRATCH_A (MM_GROUP * 32 * MM_STRIDE_PAIRS)
@@ -17,7 +17,7 @@
 typedef struct mm_visit {
     int at;     /* position among the job's slices; -1 holds nothing, which counts as +0 */
     int merges; /* subtrees that this slice completes */
-    int slot;   /* where its sum grows */
+    int slot;   /* slot of its sum */
     int root;   /* root that it completes: index among this rank's, else -1 */
 } mm_visit;
 
@@ -42,7 +42,7 @@ typedef struct mm_plan {
     bool stacked;         /* the jobs read the same columns of one B, not one A */
     bool spread;          /* B is spread before use */
     bool groups;          /* codes in groups are summed so */
-    int takes;            /* what kernels take as it is, and some B is */
+    int takes;            /* MM_COMPRESSED, MM_CODES: forms of B that kernels read as they are */
     size_t scratch_b;     /* words of scratch for B */
     int64_t down, across; /* areas; bands and panels are dealt out evenly */
     int64_t first;        /* task of the batch */

@@ -144,7 +144,7 @@ void sheaf__mm_rows(uint32_t *rows, const mm_engine *engine, const sheaf__term *
  * Panels are filled in the order in which the source lies in memory, as far as it goes:
  * a jump costs more than the copying. */
 
-/* Where panels go: columns [j0, j1), `stride` words from one panel to the next. */
+/* Destination of panels: columns [j0, j1), `stride` words from one panel to the next. */
 typedef struct shelf {
     uint32_t *to;
     int64_t stride, j0, j1;

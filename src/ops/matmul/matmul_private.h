@@ -79,7 +79,7 @@ static inline int mm_slice_of(const sheaf__product *job, int p)
     return 0;
 }
 
-/* What becomes of a finished sum; see sheaf__product. */
+/* The last steps of a finished sum; see sheaf__product. */
 typedef struct mm_finish {
     void *y;
     int64_t ldy;
@@ -106,7 +106,7 @@ typedef struct mm_soon {
     const char *at;
     int64_t step, rows, bytes;
     int64_t done;         /* bytes of the first run that were prefetched */
-    struct mm_soon *then; /* what comes after it, or NULL */
+    struct mm_soon *then; /* the next one, or NULL */
 } mm_soon;
 
 static inline int64_t mm_soon_lines(const mm_soon *soon)
@@ -152,7 +152,8 @@ typedef struct mm_code {
     uint16_t base;
 } mm_code;
 
-/* What kernels take as it lies in memory, if B is: bits of the sets that plans and engines name. */
+/* Forms of B that kernels read as they lie in memory: bits of the sets that plans and engines name.
+ */
 enum { MM_COMPRESSED = 1, MM_CODES = 2 };
 
 /* Codes of 4 bits (matmul_quant.h) in groups, of the block at k0 of W's row and the panels after
@@ -167,10 +168,10 @@ typedef struct mm_taken {
      * groups between rows. */
     int64_t first_group, apart;
     const float *nested, *map;
-    uint16_t number[16]; /* what codes stand for, as bfloat16 */
+    uint16_t number[16]; /* values of codes, as bfloat16 */
 } mm_taken;
 
-/* Where partial sums lie, tile by tile, [cols/32][rows][32]: in a slot of the area (far), or in one
+/* Place of partial sums, tile by tile, [cols/32][rows][32]: in a slot of the area (far), or in one
  * beside the kernel (near) that each tile overwrites, so that it stays in the first-level cache. */
 typedef struct mm_slot {
     int index;
@@ -249,7 +250,7 @@ static inline float *mm_sums_at(const mm_band *band, mm_slot slot, int64_t j)
 }
 
 struct mm_codes;
-/* What codes are made: values as x W^T or dy W has them, or their numbers alone. */
+/* Numbers made of codes: values as x W^T or dy W has them, or the codes' numbers alone. */
 typedef enum mm_made { MM_AHEAD, MM_BACK, MM_NUMBERS } mm_made;
 typedef void mm_values_fn(uint32_t *to, const struct mm_codes *l, int64_t row, int64_t col,
                           int64_t cols, mm_made made);
@@ -272,9 +273,9 @@ typedef struct mm_engine {
     int takes;   /* rows of a tile that takes codes in groups, and those of a product */
     int most_taken;
     bool pairs; /* it has the order `pairs`, and so that of codes in groups */
-    /* What is faster than sheaf__mm_expand(), or NULL */
+    /* A faster sheaf__mm_expand(), or NULL */
     void (*expand)(uint32_t *to, const uint32_t *box, const mm_code *code, int64_t steps);
-    /* What is faster than sheaf__mm_values() of matmul_quant.h, or NULL */
+    /* A faster sheaf__mm_values() of matmul_quant.h, or NULL */
     mm_values_fn *values;
     /* Rows of a product up to which it does: what spreading B takes is saved, and the tile picks
      * halves out of words instead, again for each tile. */
@@ -285,7 +286,7 @@ typedef struct mm_engine {
     bool mma;    /* of the orders mma8 and mma16: float16 is not widened; see mm_pass */
     int64_t pad; /* rows and panels are filled with zeros to a multiple of so many steps; 0: not */
     void (*enter)(void), (*leave)(void); /* around an area, on its thread; NULL: nothing to do */
-    void (*end)(mm_ending *ending);      /* what is left of it, after the last band; or NULL */
+    void (*end)(mm_ending *ending);      /* does the rest, after the last band; or NULL */
 } mm_engine;
 
 /* As what an engine takes a job of `dtype`: words or pairs. */
@@ -359,8 +360,8 @@ static inline int64_t mm_padded(const mm_engine *engine, int64_t steps)
 {
     return engine->pad > 0 ? mm_up(steps, engine->pad) : steps;
 }
-/* What the arguments of PRODUCTS begin with; pointers among the jobs are the device's, also the
- * lists of terms and roots the host's. */
+/* Begin of the arguments of PRODUCTS; pointers among the jobs are the device's, also the lists of
+ * terms and roots the host's. */
 typedef struct mm_jobs {
     sheaf__product *job;
     int jobs;
@@ -470,13 +471,13 @@ const uint32_t *sheaf__mm_panels(uint32_t *buffer, const mm_engine *engine, cons
 /* Elements [k0, k0 + kb) of a float32 B of n <= width columns as [kb][width]. */
 void sheaf__mm_narrow(uint32_t *to, const sheaf__term *term, int64_t n, int64_t width, int64_t k0,
                       int64_t kb);
-/* What sheaf__mm_rows will read. Written where it stays: a copy of what was just written waits
- * until all sums before it have left the processor's store buffer. */
+/* The source of sheaf__mm_rows. Written where it stays: a copy of what was just written waits until
+ * all sums before it have left the processor's store buffer. */
 void sheaf__mm_rows_source(mm_soon *soon, const sheaf__term *term, sheaf_dtype dtype, int64_t i0,
                            int64_t i1, int64_t k0, int64_t kb);
 
-/* What sheaf__mm_panels, or a kernel where it has nothing to do, will read: their
- * number, at most MM_RUNS. */
+/* The sources of sheaf__mm_panels, or of a kernel if it has nothing to do: their number, at most
+ * MM_RUNS. */
 #define MM_RUNS 4
 int sheaf__mm_panels_source(mm_soon soon[MM_RUNS], const sheaf__term *term, sheaf_dtype dtype,
                             int64_t j0, int64_t j1, int64_t k0, int64_t kb);

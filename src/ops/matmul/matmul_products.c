@@ -6,7 +6,7 @@
 #define REF_ROWS 16      /* of a task of the reference */
 #define MORE_COPIES 0.06 /* of the time, what twice as many areas copy more */
 #define AREAS 3.0        /* of a parallel region for each thread */
-#define FEWER_AREAS 2.0  /* where each brings panels */
+#define FEWER_AREAS 2.0  /* if each brings panels */
 #define UNIT_ROWS 32     /* of a tile of the tile unit; others have fewer */
 #define LEAST_WORK 1e6   /* operations of an area: some microseconds, against one for a task */
 #define READS 5          /* rows below which reading B takes longer than its operations */
@@ -152,8 +152,8 @@ static void shrink(mm_plan *plan, double k, double share)
     }
 }
 
-/* What `down` x `across` areas take beside a fair share for each thread: some threads have one more
- * than others, some areas a band or a panel more, and finer ones copy more. */
+/* The time of `down` x `across` areas beside a fair share for each thread: some threads have one
+ * more than others, some areas a band or a panel more, and finer ones copy more. */
 static double excess(const mm_plan *plan, int64_t down, int64_t across, int threads)
 {
     const int64_t areas = down * across, turns = mm_div_up(areas, threads), bands = bands_of(plan),
@@ -284,7 +284,7 @@ static int count_beside(const mm_plan *plan, int jobs)
     return plan->engine->direct > 0 && columns <= MOST_THIN ? 1 : n;
 }
 
-/* Which weights that are compressed or in codes are met by few rows. */
+/* The forms of its weights, compressed or in codes, that few rows meet. */
 static int takes(const mm_plan *plan)
 {
     const int able = (plan->m <= plan->engine->codes ? MM_COMPRESSED : 0) |
@@ -296,7 +296,7 @@ static int takes(const mm_plan *plan)
     return some & able;
 }
 
-/* What lies in scratch beside the rows of A, and how many rows of sums that leaves. */
+/* Scratch beside the rows of A, and the rows of sums that it leaves room for. */
 static void plan_scratch(mm_plan *plan, int slots)
 {
     size_t all = 0; /* words of B, all blocks of k */
@@ -368,14 +368,14 @@ static int64_t plan_jobs(mm_plan *plan, const sheaf__product *job, int jobs,
         plan->n = mm_up(plan->n, MM_PANEL) + mm_columns(plan, &job[q]);
     cut_cols(plan, MM_MOST_COLS / mm_stacked(plan));
     plan_scratch(plan, route.slots + engine->mma);
-    if (lone_band(plan)) { /* what a stretch takes by itself counts: fewer of them */
+    if (lone_band(plan)) { /* the fixed cost of a stretch counts: fewer of them */
         cut_cols(plan, MM_LONE_COLS);
         plan_scratch(plan, route.slots + engine->mma);
     }
     const double k = sheaf__mm_flops(job) / 2 / (double)job->m / (double)job->n * mm_stacked(plan);
     share = at_least(share, plan->m, threads);
     shrink(plan, k, share);
-    /* what small products leave idle another fills */
+    /* another product uses the threads that small ones leave idle */
     if (threads > 1 && 2 * k * (double)plan->m * (double)plan->n > share * threads)
         level(plan, threads);
     return plan->down * plan->across;

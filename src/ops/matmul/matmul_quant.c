@@ -5,7 +5,7 @@
 #include "ops/math/denormals.h"
 #include "ops/quant/values.h"
 
-/* What is behind the cells, from `at` on: `bytes` of it. */
+/* Reserves `bytes` behind the cells; returns their offset. */
 static int64_t behind(mm_codes *l, int64_t bytes)
 {
     const int64_t at = mm_up(l->bytes, 64);
@@ -39,7 +39,7 @@ size_t sheaf__mm_quant_size(const sheaf__packed *w)
 
 /* ---- one value ---- */
 
-/* What an element of a row is multiplied by and what is taken from its code. */
+/* An element's factor and summand, and the zero of its code. */
 typedef struct group {
     float scale, added;
     int zero;
@@ -148,7 +148,7 @@ static bool restore(mm_cell *c, const mm_codes *l, int64_t at, int64_t col, int6
     int64_t number = 0, before = 0, first = 0, last = 0;
     for (int64_t r = 0; r < rows; r++) {
         if (r == 0 ||
-            !l->together) { /* where the cell begins in its first group, and which it is */
+            !l->together) { /* the cell's place in its first group, and that group's number */
             const int64_t element = (w->box.row0 + at + r) * w->box.in + w->box.col0 + c->k0;
             number = element / block - l->first_nested * 256;
             before = element % block;
@@ -308,7 +308,7 @@ static void restored(float to[MM_PANEL], const mm_taken *t, const uint8_t *codes
     }
     for (int64_t r = 0; r < rows; r++)
         to[r] = value[r] * by[r] + t->w->offset;
-    for (int64_t r = 0; !ordinary && r < rows; r++) /* what a flushed denormal would show in */
+    for (int64_t r = 0; !ordinary && r < rows; r++) /* with kept denormals */
         to[r] = sheaf__kept_sum(sheaf__kept_product(value[r], by[r]), t->w->offset);
     for (int64_t r = rows; r < MM_PANEL; r++)
         to[r] = 0;

@@ -114,9 +114,9 @@ typedef struct mm_cell {
     const uint32_t *codes;   /* of its first unit */
     int64_t k0, cols, phase; /* of the block; elements of the first group before it */
     const float *scales;     /* [groups][floats][32] */
-    const uint16_t *index;   /* where groups are indexed: from the block's first column on */
+    const uint16_t *index;   /* if groups are indexed: from the block's first column on */
     int64_t group[MM_PANEL], end[MM_PANEL]; /* of each row at the column at hand, and its end */
-    /* What had to be made. */
+    /* Numbers that had to be computed. */
     float restored[MM_MOST_GROUPS * MM_PANEL], zeros[MM_MOST_GROUPS * MM_PANEL], mixed[4][MM_PANEL];
 } mm_cell;
 

@@ -17,7 +17,7 @@ sheaf__packed sheaf__packed_quantised(const sheaf__device *device, sheaf_dtype d
 
 /* ---- into cells ---- */
 
-/* What is written of one row: NULL, of a row that fills up the last panel. */
+/* The parts of one row: NULL, of a row that fills up the last panel. */
 typedef struct row_parts {
     const uint8_t *codes, *zeros, *scale_codes;
     const float *scales;

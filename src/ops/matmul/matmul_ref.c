@@ -29,7 +29,7 @@ static void fetch_a(float *dst, const sheaf__term *t, sheaf_dtype dtype, int64_t
         fetch(dst, element(t->a, dtype, i * t->lda + k0), dtype, 1, count);
 }
 
-/* Where W[row][col], and what follows it in its block, lies in a packed weight's panels:
+/* The element W[row][col] in a packed weight's panels, and behind it the rest of its block:
  * [k/256][n/32][k of the block][32], or [k/256][n/32][pairs of the block][32][2]. */
 static const uint32_t *panel_of(const sheaf__packed *w, int64_t row, int64_t col)
 {

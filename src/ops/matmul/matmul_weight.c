@@ -70,8 +70,8 @@ void sheaf__weight_refresh(sheaf__device *device, sheaf__packed *w, const float 
 
 /* ---- rows by token ---- */
 
-/* Where it is stored narrower than x, it is laid at the end of x and widened from there: what is
- * written never reaches what is still to be read. */
+/* A row stored narrower than x is laid at the end of x and widened from there: writing never
+ * overtakes reading. */
 static void row_to(const sheaf__kernels *k, void *x, sheaf_dtype dtype, const sheaf__packed *w,
                    int64_t row)
 {

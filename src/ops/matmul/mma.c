@@ -58,7 +58,7 @@ static inline uint32_t truncated(int64_t sum, int unit)
 static uint32_t group_special(const form *f, uint32_t c, const uint16_t *a, const uint16_t *b,
                               int n)
 {
-    const int one = 1 << f->fraction; /* what an infinity's significand is, and no NaN's */
+    const int one = 1 << f->fraction; /* significand of an infinity, and of no NaN */
     bool nan = false, plus = false, minus = false;
     if ((c & 0x7f800000) == 0x7f800000) {
         nan = (c & 0x7fffff) != 0;

@@ -23,7 +23,7 @@ static void run(sheaf__device *device, sheaf__operation operation, sheaf__part_f
                                        .grain = ELEMENTS });
 }
 
-/* Where element `i` lies. */
+/* Address of element `i`. */
 static void *at(const sheaf__activation *a, const void *data, int64_t i)
 {
     return sheaf__at(data, i, a->dtype);

@@ -26,7 +26,7 @@ typedef struct sheaf__choice {
     sheaf_dtype dtype;
 } sheaf__choice;
 
-/* What expert `expert` made of `rows` rows, row i of which is row which[i] of `wide` (NULL: i). */
+/* An expert's output for `rows` rows, row i of which is row which[i] of `wide` (NULL: i). */
 typedef struct sheaf__share {
     void *sum;     /* [wide, cols]; backward: its gradient, which is read */
     const void *y; /* [rows, cols]; backward: may be NULL without dweights */
@@ -42,7 +42,7 @@ typedef struct sheaf__share {
 SHEAF__SHARED_FN float sheaf__narrow(double x)
 {
     const double size = x < 0 ? -x : x;
-    if (size < 0x1.ffffffp-127) /* what is no smaller rounds to 2^-126 */
+    if (size < 0x1.ffffffp-127) /* larger ones round to 2^-126 */
         return x < 0 ? -0.0f : 0.0f;
     if (size < 0x1p-126)
         return x < 0 ? -0x1p-126f : 0x1p-126f;

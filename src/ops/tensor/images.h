@@ -18,7 +18,7 @@ typedef struct sheaf__repeats {
     sheaf_dtype dtype;
 } sheaf__repeats;
 
-/* Where a picture lies among the patches of all, and its grid. */
+/* Place of a picture among the patches of all, and its grid. */
 typedef struct sheaf__picture_at {
     int64_t first, down, across;
     int64_t line; /* of its first row in sheaf__positions; its columns follow its rows */

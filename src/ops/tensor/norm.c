@@ -237,7 +237,7 @@ static void statistics_part(const sheaf__kernels *k, const void *arg, int64_t be
     set_statistics(a, a->which, a->sum == NULL ? NULL : a->sum + begin, begin, end);
 }
 
-/* What an operation writes. */
+/* Outputs of an operation. */
 enum { Y = 1, MEAN = 2, RSTD = 4, DX = 8, SUM = 16 };
 
 static void run_layer(sheaf__device *device, sheaf__operation operation, sheaf__part_fn *part,

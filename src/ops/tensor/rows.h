@@ -25,7 +25,7 @@ static inline sheaf__row_map sheaf__row_map_listed(const int32_t *list, int64_t 
     return map;
 }
 
-/* What is done with `rows` rows of `cols` columns. */
+/* A copy of `rows` rows of `cols` columns. */
 typedef struct sheaf__move {
     sheaf_dtype dtype;
     void *to;
@@ -37,7 +37,7 @@ typedef struct sheaf__move {
     bool add;    /* rounded sums; else copies */
 } sheaf__move;
 
-/* Where row r of the dense matrix lies in the wide one. */
+/* Row r of the dense matrix in the wide one. */
 SHEAF__SHARED_FN int64_t sheaf__row_map_at(const sheaf__row_map *map, int64_t r)
 {
     const int64_t n = map->n, /* in 32 bits where they fit: faster on some devices */

@@ -5,7 +5,7 @@
 
 enum { PART = 256 };
 
-/* What is written: x, or else the pieces. */
+/* Writes x, or else the pieces. */
 static void run(sheaf__device *device, sheaf__operation operation, sheaf__part_fn *part,
                 sheaf__lookup *l, bool writes_x, int64_t rows, int64_t grain)
 {

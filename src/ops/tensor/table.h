@@ -51,7 +51,7 @@ SHEAF__SHARED_FN int64_t sheaf__lookup_rows(const sheaf__pieces *p, int piece)
     return p->begin[piece + 1] - p->begin[piece];
 }
 
-/* Where row i's token is: row `inside` of a piece; -1: not here. */
+/* Place of row i's token: row `inside` of a piece; -1: not here. */
 SHEAF__SHARED_FN int sheaf__lookup_at(const sheaf__lookup *l, int64_t i, int64_t *inside)
 {
     const int64_t id = l->tokens.id[i];

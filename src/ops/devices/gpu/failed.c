@@ -27,7 +27,7 @@ static const char *advice(sheaf__gpu_error e)
     }
 }
 
-/* What another process on the GPU would meet again; anything else may pass. */
+/* Errors that another process on the GPU would meet again; others may pass. */
 static bool stays(sheaf__gpu_error e)
 {
     return e < SHEAF__GPU_ECC || e == SHEAF__GPU_NEW_PTX || e == SHEAF__GPU_NOT_FOUND ||

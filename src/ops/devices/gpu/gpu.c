@@ -8,7 +8,7 @@
 
 /* ---- opening ---- */
 
-/* Which GPU it is, and that it can do what is needed. */
+/* Reads the GPU's name and limits, and checks them. */
 static sheaf_status *look(sheaf__gpu *gpu)
 {
     const sheaf__driver *d = gpu->driver;
@@ -80,7 +80,7 @@ static sheaf_status *open_gpu(sheaf__gpu *gpu, const sheaf__reserved *range, siz
     return TRY(st, reserve_addresses(gpu, limit));
 }
 
-/* What fails here fails as the GPU is lost: the driver frees all with the process, as it does of
+/* Failures do not matter: the GPU is lost, and the driver frees all with the process, as it does of
  * one that hangs. */
 static void close_gpu(sheaf__gpu *gpu)
 {

@@ -17,11 +17,11 @@ enum { SHEAF__GPU_SEGMENTS = 4 };
 /* At its end short lists stay: a step like the one before stages hardly any again. */
 enum { SHEAF__GPU_LIST = 2048, SHEAF__GPU_LISTS = 512 };
 
-/* What is staged. */
+/* Staged lists. */
 typedef struct sheaf__gpu_lists {
     uint64_t operation;              /* number of the present one */
     size_t used;                     /* bytes at the beginning that are the present operation's */
-    const void *work;                /* where the device's memory was when lists were kept, */
+    const void *work;                /* the device's memory when lists were kept, */
     char *kept;                      /* [LISTS][LIST]: the host's copies of them */
     size_t bytes[SHEAF__GPU_LISTS];  /* 0: none */
     uint64_t user[SHEAF__GPU_LISTS]; /* the last operation that read it */
@@ -51,7 +51,7 @@ enum { SHEAF__GPU_KERNELS = 1024, SHEAF__GPU_MODULES = 64 };
 
 enum { SHEAF__GPU_MARKS = 8, SHEAF__GPU_PEERS = 64 };
 
-/* What the GPU's own clock is asked before and after, in pairs; read when it has got there. */
+/* Events on the GPU's own clock before and after its work, in pairs; read once they have passed. */
 typedef struct sheaf__gpu_pair {
     sheaf__gpu_event begin, end;
     sheaf__spending on;
@@ -65,7 +65,7 @@ typedef struct sheaf__gpu_clock {
 
 struct sheaf__gpu {
     const sheaf__driver *driver;
-    sheaf__device *device; /* whose operation runs */
+    sheaf__device *device; /* its operation runs */
     int number, handle;    /* of the GPU: as named, and the driver's */
     char name[64];
     int major, minor, processors;

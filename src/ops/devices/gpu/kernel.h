@@ -26,7 +26,7 @@
 #define DEVICE SHEAF__SHARED_FN
 #ifdef __CUDACC__
 #define UNROLL _Pragma("unroll")
-#define ROLLED _Pragma("unroll 1") /* what is rare shall take few registers */
+#define ROLLED _Pragma("unroll 1") /* rare work shall take few registers */
 #define TWICE(threads) threads, 2
 #else
 #define UNROLL

@@ -19,7 +19,7 @@ typedef struct sheaf__launch {
     bool exchange; /* beside operations (peers.c) */
 } sheaf__launch;
 
-/* What every GPU from sm_80 on has for a block: those of sm_86 and sm_89 have no more. */
+/* Shared memory of a block on every GPU from sm_80 on: those of sm_86 and sm_89 have no more. */
 #define SHEAF__GPU_SHARED ((size_t)99 << 10)
 
 /* The kernel of a type among those that KERNELS() makes. */

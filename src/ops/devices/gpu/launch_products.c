@@ -184,7 +184,7 @@ static bool add_node(table *t, const sheaf__product *job, int begin, int end)
     return left || right;
 }
 
-/* What waits is the result. */
+/* The waiting sum is the result. */
 static void give(table *t, int out)
 {
     t->part[t->parts - 1].out = (int16_t)out;
@@ -349,7 +349,7 @@ typedef struct launched {
     size_t job; /* the first one's place among all */
 } launched;
 
-/* Where lists lie among those that are staged as one: parts first, jobs last. */
+/* Places of the lists that are staged as one: parts first, jobs last. */
 typedef struct places {
     size_t roots, codes, jobs;
 } places;

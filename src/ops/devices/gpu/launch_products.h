@@ -25,7 +25,7 @@ typedef struct sheaf__products_turn {
     const sheaf__packed **of;
 } sheaf__products_turn;
 
-/* What all jobs of a call are for the choice. */
+/* A call's jobs, as the choice of a kernel sees them. */
 typedef struct sheaf__products_call {
     const sheaf__product *job;
     int jobs;

@@ -11,7 +11,7 @@
 /* Columns of a turn are a multiple of it, but of a job's last turn. */
 #define UNIT 256
 
-/* What is made for a turn. */
+/* The memory and jobs of a turn. */
 typedef struct turn {
     sheaf__gpu *gpu;
     char *room;
@@ -232,7 +232,7 @@ static bool run_job(turn *t, const sheaf__product *job)
 
 /* ---- whether and how ---- */
 
-/* What can be refused is refused before anything is written. */
+/* Refuses before anything is written. */
 static bool is_known(const sheaf__gpu *gpu, const sheaf__product *job)
 {
     const sheaf_sums sums = sheaf__gpu_sums(gpu);

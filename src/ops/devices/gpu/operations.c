@@ -103,7 +103,7 @@ static int64_t longest(const sheaf__conversions *c)
     return most;
 }
 
-/* What needs more shared memory than a block has is left to the processor. */
+/* A kernel that needs more shared memory than a block has is left to the processor. */
 static bool launch(sheaf__gpu *gpu, const char *kernel, const void *arguments, size_t bytes,
                    int64_t x, int64_t y, int threads, size_t shared)
 {

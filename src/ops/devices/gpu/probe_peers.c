@@ -96,7 +96,7 @@ static int count_wrong(const float *is, int which)
     return wrong;
 }
 
-/* What each way made wrong, in numbers. */
+/* Wrong numbers of each way. */
 typedef struct found {
     int written, read, copied;
 } found;

@@ -98,7 +98,7 @@ sheaf_status *sheaf__gpu_fetch(sheaf__gpu *gpu, void *to, sheaf__gpu_address fro
         at += next.bytes;
         timed = timed && at < bytes;
     }
-    sheaf__gpu_clock_end(gpu, timed); /* where it failed before its last part */
+    sheaf__gpu_clock_end(gpu, timed); /* it failed before its last part */
     return sheaf__gpu_failed(gpu, e, "copying from it, after the operations before");
 }
 
@@ -141,7 +141,7 @@ size_t sheaf__gpu_kept(const sheaf__gpu *gpu)
 
 /* ---- lists ---- */
 
-/* Where a short list lies already, or may be laid, found by its content; -1: nowhere. */
+/* Place of a short list, found by its content (*lies), or a free one; -1: none. */
 static int place_of(bool *lies, sheaf__gpu *gpu, const void *list, size_t bytes)
 {
     enum { TRIES = 8 };
@@ -162,7 +162,7 @@ static int place_of(bool *lies, sheaf__gpu *gpu, const void *list, size_t bytes)
                 memcmp(l->kept + (size_t)at * SHEAF__GPU_LIST, list, bytes) == 0;
         if (*lies)
             return at;
-        if (place < 0 && l->user[at] != l->operation) /* whose kernels may not be queued yet */
+        if (place < 0 && l->user[at] != l->operation) /* its kernels may not be queued yet */
             place = at;
     }
     return place;

@@ -47,7 +47,7 @@ enum {
     SHEAF__GPU_MOST_SHARED = 97, /* bytes of a block */
     SHEAF__GPU_CAN_MAP = 102,    /* memory into reserved addresses */
     /* of a pair */
-    SHEAF__GPU_PEER_ATOMICS = 3, /* which NVLink has and PCI Express has not */
+    SHEAF__GPU_PEER_ATOMICS = 3, /* NVLink has them, PCI Express has not */
     /* of a kernel */
     SHEAF__GPU_DYNAMIC_SHARED = 8,
     /* flags */

@@ -116,7 +116,7 @@ DEVICE void map_seen(const sheaf__tensor_map *map)
 {
     asm volatile("fence.proxy.tensormap::generic.acquire.sys [%0], 128;" ::"l"(map) : "memory");
 }
-/* What this thread stored in shared memory is seen by the copy engine and by wgmma. */
+/* Makes this thread's writes to shared memory visible to the copy engine and to wgmma. */
 DEVICE void stores_seen(void)
 {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");

@@ -47,7 +47,7 @@ sheaf_status *sheaf__cubins_open(const sheaf__cubin **out, char **path)
 
 /* ---- which of it ---- */
 
-/* What a kind fits best is the largest; -1: it does not run there. */
+/* The fitness of a kind, largest for the best; -1: it does not run there. */
 static int fitness(const char *kind, int major, int minor)
 {
     int number = 0, end = 0;

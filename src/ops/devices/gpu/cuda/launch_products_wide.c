@@ -26,7 +26,7 @@ const sheaf__products_kernel *sheaf__products_wide_kernel(int which, sheaf_dtype
     return &kernels[dtype == SHEAF_F16][which];
 }
 
-/* What waits may do so in memory where it does so seldom. */
+/* Sums that seldom wait may do so in memory. */
 static int best_for(const sheaf__products_part *part, int parts)
 {
     int64_t k = 0, waits = 0;

@@ -41,7 +41,7 @@ DEVICE int32_t shuffle_xor_i(int32_t x, int by)
     return __shfl_xor_sync(~0u, x, by);
 }
 
-/* Where a pointer into shared memory lies for an instruction. */
+/* Address of a pointer into shared memory, for an instruction. */
 DEVICE uint32_t shared_address(const void *at)
 {
     return (uint32_t)__cvta_generic_to_shared(at);

@@ -12,7 +12,7 @@
  * stages goes round. */
 enum { M = 256, N = 256, K = 64 * 6, WAYS = 2 };
 
-/* What lies in the GPU's first memory. */
+/* The content of the GPU's first memory. */
 typedef struct asked {
     sheaf__tensor_map map[WAYS * 2];
     sheaf__products_job job[WAYS];

@@ -13,7 +13,7 @@
 #define ATTENTION_CHAIN 4096
 #define ATTENTION_BLOCK 256
 
-/* What the backward pass reads of a query of a head. */
+/* The backward pass's inputs for a query of a head. */
 typedef struct sheaf__attention_row {
     float max, sum, inverse, whole; /* 1 / sum; do . o */
 } sheaf__attention_row;

@@ -23,7 +23,7 @@ DEVICE uint32_t code_of(const eight *x, int e, bool bytes)
     return bytes ? x->word[e / 4] >> e % 4 * 8 & 255 : x->word[0] >> e * 4 & 15;
 }
 
-/* What a group has. */
+/* The numbers of a group. */
 typedef struct scaled {
     float scale, zero, added;
 } scaled;
@@ -73,7 +73,7 @@ DEVICE void values_of(float *v, const sheaf__codes_panel *p, const float *table,
     }
 }
 
-/* What all threads read: 16 values, and the map of doubled scales. */
+/* The tables of all threads: 16 values, and the map of doubled scales. */
 DEVICE const float *tables_of(const sheaf__codes_matrix *m)
 {
     float *table = (float *)(void *)shared_memory;

@@ -46,13 +46,13 @@ DEVICE float codes_scale(const sheaf__codes_matrix *m, const codes_row *r, int64
     return sheaf__kept_sum(product, m->offset);
 }
 
-/* What is added to scaled elements, of forms that have it. */
+/* The summand of scaled elements, for forms that have one. */
 DEVICE float codes_added(const sheaf__codes_matrix *m, int64_t row, int32_t group)
 {
     return ((const float *)m->scale)[2 * (row * m->groups + group) + 1];
 }
 
-/* What stands for a code before it is scaled: its value, less the zero's. */
+/* The value of a code before it is scaled, less the zero's. */
 DEVICE float codes_zero(const sheaf__codes_matrix *m, int64_t row, int32_t group)
 {
     return m->zero == NULL ? 8.0f : (float)m->zero[row * m->groups + group];

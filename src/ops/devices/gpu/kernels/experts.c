@@ -10,7 +10,7 @@ typedef struct choice_block {
     int32_t n;     /* elements of all rows */
     float *w, *of_row;
     bool own; /* this thread has a row, */
-    float *x; /* which is this */
+    float *x; /* this one */
 } choice_block;
 
 DEVICE choice_block choice_of(const sheaf__choice *a)

@@ -89,7 +89,7 @@ DEVICE bool positions_line_has(const sheaf__positions *p, int32_t line, int32_t 
     return has;
 }
 
-/* What a picture gives to column c of a row of the table, or (y < 0) of that for class rows. Its
+/* A picture's gradient for column c of a row of the table, or (y < 0) of that for class rows. Its
  * values begin at row `own`, and another's at `end`. */
 DEVICE float positions_picture(float sum, const sheaf__placed *a, const sheaf__picture_at *at,
                                int64_t own, int64_t end, int32_t y, int32_t x, int32_t c,

@@ -21,7 +21,7 @@ typedef struct operand {
     int type;
 } operand;
 
-/* Where the parts of a tile stand. */
+/* The places of a tile's parts. */
 typedef struct progress {
     float *run;    /* in shared memory [tm][tn]: the sum of the blocks before, if `any` */
     float *chunks; /* of tiles: that of a block's chunks before */
@@ -176,7 +176,7 @@ DEVICE void steps(float *x, float *odd, const float *a, const float *b, int32_t 
 
 /* ---- sums ---- */
 
-/* Where a finished sum goes, by whole rows. */
+/* Stores a finished sum, by whole rows. */
 DEVICE void store(const sheaf__products_job *job, float *root, const progress *p, const float *x,
                   shape s)
 {

@@ -67,7 +67,7 @@ DEVICE void products_widen(float *x, const products_run *run, int type)
     }
 }
 
-/* What a scaled part's sum is multiplied by, in column `col` of the job's results. */
+/* The factor of a scaled part's sum, in column `col` of the job's results. */
 DEVICE float products_scale(const sheaf__products_table *t, const sheaf__products_job *job,
                             const sheaf__products_part *part, int32_t col)
 {

@@ -29,8 +29,8 @@ DEVICE item item_behind(const sheaf__products_job *job, const sheaf__products_pa
     return at;
 }
 
-/* What a lane computes: elements up to `end` of a column, of rows [row0, row0 + rows). A lane that
- * has no column of the job's takes its last one, for nothing. */
+/* A lane's work: elements up to `end` of a column, of rows [row0, row0 + rows). A lane without a
+ * column computes the job's last one, for nothing. */
 typedef struct lane {
     const sheaf__products_part *part;
     int32_t row0, rows, col, end;

@@ -30,7 +30,7 @@ KERNELS(move_rows, sheaf__move, 256)
     }
 }
 
-/* Where this thread's word lies in both; false: there are no more. */
+/* Place of this thread's word in both; false: there are no more. */
 DEVICE bool word_of_box(const boxes_arguments *a, int64_t *to, int64_t *from)
 {
     int64_t at[3], word;

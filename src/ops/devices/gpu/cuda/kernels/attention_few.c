@@ -5,7 +5,7 @@
 #include "ops/devices/gpu/cuda/kernels/attention_few.h"
 #include "ops/devices/gpu/cuda/kernels/attention_mma.h"
 
-/* Which unit of all, and where it lies. */
+/* A unit of the work, and its place. */
 typedef struct few {
     const sheaf__attention_part *a;
     sheaf__attention_view v;

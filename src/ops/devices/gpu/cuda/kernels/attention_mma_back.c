@@ -77,7 +77,7 @@ DEVICE void cap_factors(float (*factor)[4], const sheaf__attention_part *a, floa
     }
 }
 
-/* What is not seen stays zero, also where its score is not finite. */
+/* Hidden keys stay zero, also if their score is not finite. */
 DEVICE void use_factors(float (*ds)[4], float (*factor)[4], uint32_t seen)
 {
     UNROLL
@@ -126,7 +126,7 @@ DEVICE void arrive(void)
     sync_threads();
 }
 
-/* What no tile came behind: only copies of a group are waited for. */
+/* With no tile behind it only copies of a group are waited for. */
 DEVICE void arrive_alone(void)
 {
     copies_commit();
@@ -281,7 +281,7 @@ DEVICE void dkv_block(const sheaf__attention_part *a, int64_t task, int with, in
     const int32_t key = b.v.first + (int)threadIdx.x / 32 * 16, steps = b.tiles * a->group,
                   end = b.begin + b.tiles * COLS;
     int head = b.kv * a->group; /* of the step's tile, */
-    int32_t query = b.begin;    /* which begins there */
+    int32_t query = b.begin;    /* begins there */
     attention_clear(dk, wide);
     attention_clear(dv, wide);
     ROLLED

@@ -150,7 +150,7 @@ DEVICE void sort_codes(uint32_t *to, const quad *q)
         to[d] = t & 2 ? x[d ^ 2] : x[d];
 }
 
-/* What the code at `shift` of a word stands for: by the byte of the table, one instruction less. */
+/* The value of the code at `shift` of a word: by the byte of the table, one instruction less. */
 DEVICE float number_of(uint32_t word, int shift, const float *table)
 {
     const uint32_t byte = (shift < 2 ? word << (2 - shift) : word >> (shift - 2)) & 60;
@@ -231,7 +231,7 @@ DEVICE uint32_t coded_pair(const sheaf__codes_matrix *m, int64_t row, int32_t at
     return halves_of(v[0], v[1], dtype);
 }
 
-/* What no lane has words of. */
+/* The elements that no lane has words of. */
 DEVICE void lay_others(char *to, const place *p, const sheaf__products_part *part, int32_t k,
                        sheaf_dtype dtype)
 {
@@ -352,7 +352,7 @@ DEVICE void store_results(const sums *t, const place *p, const sheaf__products_p
 DEVICE void end_part(sums *t, const place *p, const sheaf__products_part *part)
 {
     UNROLL
-    for (int i = 0; i < 4; i++) { /* what is denormal is a zero of its sign */
+    for (int i = 0; i < 4; i++) { /* a denormal is a zero of its sign */
         const uint32_t bits = sheaf__bits(t->sum[i]);
         t->sum[i] = sheaf__float((bits & 0x7f800000) == 0 ? bits & 0x80000000u : bits);
     }

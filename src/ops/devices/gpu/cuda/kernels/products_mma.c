@@ -49,8 +49,8 @@ DEVICE uint32_t place(int line, int chunk, int chunks)
 
 /* ---- global to shared memory ---- */
 
-/* What a thread copies of an operand's next step: chunks at one place of several lines, `hop`
- * elements apart. */
+/* A thread's copies of an operand's next step: chunks at one place of several lines, `hop` elements
+ * apart. */
 typedef struct operand {
     const uint16_t *at;
     int32_t hop, ahead; /* ahead: elements to the next step's */
@@ -70,7 +70,7 @@ typedef struct reader {
     int32_t part, left; /* left: elements of k; part -1: nothing is left to copy */
 } reader;
 
-/* What shared memory has behind the slots. */
+/* Contents of shared memory behind the slots. */
 typedef struct side {
     const sheaf__products_job *job;
     int32_t row, col, rows_left, cols_left; /* of the tile */
@@ -127,7 +127,7 @@ DEVICE void copy_eight(uint16_t *to, const uint16_t *from, int n)
         to[e] = e < n ? from[e] : (uint16_t)0;
 }
 
-/* Where the operand ends within a chunk or a step, or is not EVEN: of `rows_left` rows and `left`
+/* For an operand that ends within a chunk or a step, or is not EVEN: of `rows_left` rows and `left`
  * elements of k. */
 DEVICE void copy_edge(const operand *o, char *to, int32_t left, int32_t rows_left, int rows,
                       shape s)
@@ -185,7 +185,7 @@ DEVICE void copy_step(reader *r, int slot, const sheaf__products_part *part, sha
 
 enum { OWN = 128 }; /* results of a thread, at most: of m16n8 [m/16][n/8][4] */
 
-/* Where the lane's rows for ldmatrix are, in the operand's part of a slot: those of the warp's
+/* Address of the lane's rows for ldmatrix, in the operand's part of a slot: those of the warp's
  * first 16 lines (of 8 elements) for the first 16 elements of k. */
 DEVICE uint32_t lane_a(int row, bool km, shape s)
 {
@@ -420,7 +420,7 @@ DEVICE void run_tile(const sheaf__products_table *a, int32_t tile, shape s, shea
     sync_threads(); /* all have seen the tile */
 }
 
-/* Where sums wait there may be fewer blocks than tiles. */
+/* With waiting sums there may be fewer blocks than tiles. */
 DEVICE void products_by(const sheaf__products_table *a, shape s, sheaf_dtype dtype)
 {
     if (!s.waits)

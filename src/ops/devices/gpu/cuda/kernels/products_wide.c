@@ -21,7 +21,7 @@ typedef struct shape {
     /* Floats of each warp behind the ring: a pass of results on their way to memory, or, if
      * `keeps`, a sum that waits, which makes room for them. */
     int room;
-    bool keeps; /* what waits on top is in registers, what waits at the bottom there */
+    bool keeps; /* the top of the waiting sums is in registers, the lowest one there */
 } shape;
 
 DEVICE shape shape_of(int cols, int stages, int room, bool keeps)
@@ -91,7 +91,7 @@ DEVICE ring make_ring(shape s)
 
 /* ---- global to shared memory ---- */
 
-/* Where a block's results are. */
+/* The place of a block's results. */
 typedef struct place {
     const sheaf__products_job *job;
     int32_t row, col;
@@ -152,7 +152,7 @@ DEVICE void copy_part(ring *r, const sheaf__products_part *part, const sheaf__te
 DEVICE void copy_all(const sheaf__products_table *t, ring *r, shape s)
 {
     const int rank = cluster_rank();
-    const sheaf__products_job *seen = NULL; /* whose maps are */
+    const sheaf__products_job *seen = NULL; /* the job of the maps */
     for (int32_t tile = blockIdx.x / 2; tile < t->tiles; tile += gridDim.x / 2) {
         const place p = place_of(t, tile, rank, s);
         const int32_t end = p.job->first + p.job->parts;
@@ -234,7 +234,7 @@ DEVICE void multiply(float *d, ring *r, const sheaf__products_part *part, shape 
 
 typedef struct waiting {
     float held[SUMS / 2];
-    bool holds;  /* what waits on top is in `held` */
+    bool holds;  /* the top of the waiting sums is in `held` */
     int below;   /* how many wait below it */
     float *room; /* of this thread, in the table's: [..][sums_of()][256] */
 } waiting;
@@ -292,7 +292,7 @@ DEVICE void let_wait(const float *sum, waiting *t, shape s)
 /* Columns of a pass, and what keeps its rows apart. */
 enum { PASS = 64, LD = PASS + 4 };
 
-/* What is denormal of a chain is a zero of its sign; as a summand of others it is one anyway. */
+/* A chain's denormal sum becomes a zero of its sign; as a summand of others it is one anyway. */
 DEVICE float flushed(float x)
 {
     wide_sums(&x, 1); /* else its bits are taken among products */
