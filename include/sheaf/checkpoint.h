@@ -1,5 +1,5 @@
 /* checkpoint.h - models, adapters and checkpoints of any program: looked at, verified, converted,
- * merged, compared, begun.
+ * merged, compared, initialised.
  *
  * A path may be a Hugging Face folder, a PEFT adapter, a checkpoint of SAT, DeepSpeed, Megatron,
  * ColossalAI or PyTorch's DCP (docs/dialects.md), one of sheaf's own, the OUT of a training run, or
@@ -90,7 +90,7 @@ typedef struct sheaf_path_info_options {
 /* sheaf_path_info - what a folder or file holds, as a JSON object with the keys of docs/cli.md: a
  * model or checkpoint of any program, an adapter, the folder of a run (does it run, how far is it),
  * its metrics.jsonl, or a .safetensors file; and what is odd about it. No data is read. The caller
- * frees *json. Errors: those of sheaf_weights_open() where nothing can be said of it. */
+ * frees *json. Errors: those of sheaf_weights_open() if nothing is known of it. */
 SHEAF_API sheaf_status *sheaf_path_info(char **json, const char *path,
                                         const sheaf_path_info_options *options);
 

@@ -16,7 +16,7 @@ SHEAF_API sheaf_status *sheaf_control_new(sheaf_control **out);
 SHEAF_API void sheaf_control_free(sheaf_control *control);
 
 /* sheaf_control_stop - what runs ends soon with SHEAF_E_STOPPED: training at the end of its step,
- * with its state saved; what writes leaves nothing behind. Lasts: it ends what is begun later too.
+ * with its state saved; what writes leaves nothing behind. Lasts: it ends later calls, too.
  * Thread-safe, and may be called in a signal handler. */
 SHEAF_API void sheaf_control_stop(sheaf_control *control);
 /* sheaf_control_save - training saves a checkpoint at the end of its step and goes on; nothing for

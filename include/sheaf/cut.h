@@ -3,7 +3,7 @@
  * A cut runs along one axis; "row" means an index of that axis. The axis may
  * hold parts end to end (a fused query/key/value weight has three); each part
  * is divided on its own, in units that stay whole (a head, a vocabulary row).
- * Slices may be uneven or empty. No I/O, no ranks: who owns which slices is
+ * Slices may be uneven or empty. No I/O, no ranks: the owners of slices are
  * owner.h's business. */
 #pragma once
 

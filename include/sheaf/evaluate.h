@@ -22,7 +22,7 @@ typedef struct sheaf_model_evaluate_options {
         *data; /* JSON Lines, a folder of images, or .safetensors with input_ids and labels */
     /* As in sheaf_model_open_options, given again for the data. */
     const char *tokenizer, *prompt_template, *date;
-    const char *query;   /* asked of every image of a folder; NULL: the run's, else CAPTCHA: */
+    const char *query; /* question about every image of a folder; NULL: the run's, else CAPTCHA: */
     int64_t micro_batch; /* rows of one forward; 0: 4 */
     int64_t seq;         /* longest row in tokens; 0: as long as the data */
     /* Hears of all logits, rows ascending: [vocabulary] float32 of each position, every row with

@@ -1,4 +1,5 @@
-/* generate.h - a model that answers: loaded once, on any number of ranks, asked as often as wanted.
+/* generate.h - a model that answers: loaded once, on any number of ranks, for any number of
+ * requests.
  *
  * The tokens are the same at any number of ranks and threads. */
 #pragma once
@@ -38,7 +39,7 @@ typedef struct sheaf_model_open_options {
                           for, but at most 4096 */
     bool force;        /* load also what memory does not suffice for, by the planner */
     const sheaf_events *events; /* until the model is closed; may be NULL */
-    bool late;  /* its weights are read by sheaf_model_load(), or when it is first asked: then, with
+    bool late;  /* its weights are read by sheaf_model_load(), or by the first request: then, with
                    positions 0, for as many as that takes */
     int slices; /* parts every tensor falls into, a power of two; 0: the run's, else 8 */
     sheaf_sums sums; /* of bfloat16; MMA8 and MMA16 of float16 too */
@@ -52,7 +53,7 @@ typedef struct sheaf_model_open_options {
                          the run has them, else text */
     bool positions_fit; /* `positions` are no more than the model was made for */
     /* The processes that open it together, each with its rank (the command's --transport mpi): all
-     * make the same calls, but where something else is said. NULL: this one is alone. */
+     * make the same calls, unless a function says otherwise. NULL: this one is alone. */
     struct sheaf_comm *processes;
     const char *evaluates;   /* the path of data, where sheaf_model_evaluate() of them is all
                                 that is asked of it: what else it answers by is not read. NULL */
@@ -63,7 +64,7 @@ typedef struct sheaf_model_open_options {
                  or is continued as it stands (-1); 0: a question where a template is named */
 } sheaf_model_open_options;
 
-/* sheaf_model_open - loads it; its ranks are threads, which wait until they are asked. Needs a
+/* sheaf_model_open - loads it; its ranks are threads, which wait for requests. Needs a
  * processor with AVX2 and FMA. Errors: those of the folders; SHEAF_E_LAYOUT for a base that is not
  * the run's; SHEAF_E_MEMORY when the planner says that memory does not suffice. */
 SHEAF_API sheaf_status *sheaf_model_open(sheaf_model **out,
@@ -77,8 +78,8 @@ typedef struct sheaf_model_facts {
     size_t size;
     const char *family; /* its name; static */
     const char *sums;   /* the order of its sums; static; NULL: its type has one only */
-    int64_t positions;  /* most of prompt and answer; 0: as many as what it is asked first takes */
-    int64_t max_new;    /* of an answer, by the model's generation_config.json; 0: not said there */
+    int64_t positions;  /* most of prompt and answer; 0: as many as the first request takes */
+    int64_t max_new;    /* of an answer, by the model's generation_config.json; 0: no such key */
     int64_t pictures;   /* that a conversation may show; 0: the model sees none */
 } sheaf_model_facts;
 
@@ -127,7 +128,7 @@ typedef struct sheaf_model_generate_options {
                              the model's generation_config.json, by transformers' rules */
     bool as_long_as_fits; /* an answer ends where the model's positions do, instead of being refused
                              when max_new may go beyond them */
-    bool partial;         /* stopped by the control, what was said so far is the answer */
+    bool partial;         /* stopped by the control, the tokens so far are the answer */
     int64_t batch;        /* of several prompts, run together; 0: 8 */
     /* [nimages] pictures that the text asks about: one, or of a model that reads several as many,
      * where "<image>" stands for each in turn, or all stand in front. */
@@ -190,7 +191,7 @@ typedef struct sheaf_prompts_options {
     const char *const *images; /* [nimages] pictures that the text asks about */
     int64_t nimages;
     const char *system; /* system message of texts, and of messages without one; NULL */
-    const char *query;  /* asked of every image of a folder; NULL: the run's, else CAPTCHA: */
+    const char *query;  /* question about every image of a folder; NULL: the run's, else CAPTCHA: */
     const char *fields; /* names that the records have for fields; NULL */
     sheaf_on_bad on_bad;
     int64_t max_length; /* prompts are shorter: positions; 0: no limit */
@@ -239,10 +240,10 @@ SHEAF_API const char *sheaf_answer_text(const sheaf_answer *answer);
 /* Why it is over. */
 SHEAF_API sheaf_ending sheaf_answer_ending(const sheaf_answer *answer);
 /* The natural logarithm of each token's probability, borrowed, as many as there are tokens: by the
- * model alone, before penalty, temperature and cuts, in float32. NULL when it was not asked for. */
+ * model alone, before penalty, temperature and cuts, in float32. NULL if it was not requested. */
 SHEAF_API const float *sheaf_answer_logprobs(const sheaf_answer *answer);
 /* The most probable tokens in place of token `i`, falling, of equals the smaller id first; *n of
- * them, borrowed, their logarithms in *logprobs. NULL when they were not asked for, or i is none.
+ * them, borrowed, their logarithms in *logprobs. NULL if they were not requested, or i is none.
  */
 SHEAF_API const int32_t *sheaf_answer_top(const sheaf_answer *answer, int64_t i, int64_t *n,
                                           const float **logprobs);
@@ -256,7 +257,7 @@ SHEAF_API void sheaf_answer_free(sheaf_answer *answer);
  * stop, the first one's sheaf_model_wait() says so. Returns what the first ended with; SHEAF_E_PEER
  * where it is gone. */
 SHEAF_API sheaf_status *sheaf_model_follow(sheaf_model *model, sheaf_control *control);
-/* sheaf_model_wait - of the first, now and then while nothing is asked: *over: another process is
+/* sheaf_model_wait - of the first, now and then without a request: *over: another process is
  * to end. Errors: SHEAF_E_PEER where one is gone. */
 SHEAF_API sheaf_status *sheaf_model_wait(sheaf_model *model, bool *over);
 /* sheaf_model_end - of the first: the others end too, with `st`, which is consumed. Returns it, or
@@ -265,9 +266,9 @@ SHEAF_API sheaf_status *sheaf_model_end(sheaf_model *model, sheaf_status *st);
 
 /* ---- a conversation ---- */
 
-/* Questions and answers about a picture, several or none: each prompt holds what was said before,
- * as far as the template has a place for it. What the model has read of it is kept: only what is
- * new is read. */
+/* Questions and answers about a picture, several or none: each prompt holds the conversation so
+ * far, as far as the template has a place for it. What the model has read of it is kept: only what
+ * is new is read. */
 typedef struct sheaf_chat sheaf_chat;
 
 typedef struct sheaf_chat_options {
@@ -290,22 +291,22 @@ SHEAF_API sheaf_status *sheaf_chat_open(sheaf_chat **out, sheaf_model *model,
                                         const sheaf_chat_options *options);
 /* sheaf_chat_close - accepts NULL. */
 SHEAF_API void sheaf_chat_close(sheaf_chat *chat);
-/* sheaf_chat_show - another picture; what was said is forgotten. Of a model that reads several
+/* sheaf_chat_show - another picture; clears the conversation. Of a model that reads several
  * (OmniLMM, MiniCPM-V) one more, which stands in front of the next question, or where that says
- * "<image>"; what was said stays. NULL: none, or (several) those that no question has shown are
+ * "<image>"; the conversation stays. NULL: none, or (several) those that no question has shown are
  * taken back. On failure nothing changes. Errors: those of the picture; SHEAF_E_ARG where there is
  * none to take back. */
 SHEAF_API sheaf_status *sheaf_chat_show(sheaf_chat *chat, const char *image);
-/* sheaf_chat_reset - forgets what was said; picture and system message stay. */
+/* sheaf_chat_reset - clears the conversation; picture and system message stay. */
 SHEAF_API void sheaf_chat_reset(sheaf_chat *chat);
-/* sheaf_chat_system - the system message, or none (NULL or empty); what was said is forgotten.
+/* sheaf_chat_system - the system message, or none (NULL or empty); clears the conversation.
  * Errors: SHEAF_E_UNSUPPORTED for a template without a place for it; then nothing changes. */
 SHEAF_API sheaf_status *sheaf_chat_system(sheaf_chat *chat, const char *text);
-/* sheaf_chat_save - what was said, as a JSON object {"messages": [...]}, which is training data
+/* sheaf_chat_save - the conversation, as a JSON object {"messages": [...]}, which is training data
  * too. The file is new, or the one that this chat was saved to or loaded from last, which stays as
  * it was until the new one is complete. Errors: SHEAF_E_ARG where something else is; SHEAF_E_IO.
- * sheaf_chat_load - what was said and the picture are those of the file. Errors: SHEAF_E_DATA that
- * names the message, SHEAF_E_FORMAT, SHEAF_E_IO; then nothing changes. */
+ * sheaf_chat_load - replaces the conversation and the picture by those of the file. Errors:
+ * SHEAF_E_DATA that names the message, SHEAF_E_FORMAT, SHEAF_E_IO; then nothing changes. */
 SHEAF_API sheaf_status *sheaf_chat_save(sheaf_chat *chat, const char *path);
 SHEAF_API sheaf_status *sheaf_chat_load(sheaf_chat *chat, const char *path);
 /* sheaf_chat_file - the one it was saved to or loaded from last, borrowed; NULL: none. */

@@ -1,5 +1,6 @@
-/* plan.h - what a run, or a model that is asked, would need: before it is begun, from the model's
- * config alone. The real step runs on a device without memory, once for each rank. */
+/* plan.h - the memory and time that a run, or a model that answers, would need: before it starts,
+ * from the model's config alone. The real step runs on a device without memory, once for each rank.
+ */
 #pragma once
 
 #include <stdbool.h>
@@ -18,14 +19,14 @@ typedef struct sheaf_needs sheaf_needs;
 
 typedef enum sheaf_plan_table {
     SHEAF_PLAN_NO_TABLE,
-    SHEAF_PLAN_TABLE_RANKS,  /* of the method asked for */
+    SHEAF_PLAN_TABLE_RANKS,  /* of the requested method */
     SHEAF_PLAN_TABLE_METHODS /* of all three */
 } sheaf_plan_table;
 
 /* Further options of a plan. */
 typedef struct sheaf_plan_options {
     size_t size;
-    uint64_t memory; /* bytes: the setting nearest to the one asked for that fits (docs/plan.md);
+    uint64_t memory; /* bytes: the nearest setting to the requested one that fits (docs/plan.md);
                         0: that one itself */
     /* Ranks on each host, which share its memory; 0 ends the list, and every rank after it has a
      * host of its own. NULL: this machine, with all ranks in one process. */
@@ -96,7 +97,7 @@ SHEAF_API uint64_t sheaf_needs_bytes(const sheaf_needs *needs, int rank, int kin
 
 /* ---- how long it takes ---- */
 
-/* All are seconds but where something else is said. Of training they are those of a step, of
+/* All are seconds unless it says otherwise. Of training they are those of a step, of
  * generation those of the next token of each sequence. */
 typedef struct sheaf_timing_facts {
     size_t size;
@@ -109,8 +110,8 @@ typedef struct sheaf_timing_facts {
     double prompt_tokens, prompt_tokens_per_s;  /* numbers */
 } sheaf_timing_facts;
 
-/* sheaf_needs_timing - what `time` asked for: a prediction, from the rates of real steps. Needs a
- * processor with AVX2 and FMA. Errors: SHEAF_E_ARG where it was not asked for, or the setting does
+/* sheaf_needs_timing - the result of `time`: a prediction, from the rates of real steps. Needs a
+ * processor with AVX2 and FMA. Errors: SHEAF_E_ARG if it was not requested, or the setting does
  * not fit. */
 SHEAF_API sheaf_status *sheaf_needs_timing(sheaf_timing_facts *facts, const sheaf_needs *needs);
 

@@ -73,7 +73,7 @@ typedef struct sheaf_run_train_report {
  * not finite; SHEAF_E_STOPPED when it was asked to stop: its state was saved. */
 SHEAF_API sheaf_status *sheaf_run_train(sheaf_run_train_report *report,
                                         const sheaf_run_train_options *options);
-/* sheaf_run_train_report_release - frees its texts; of one that was only begun, too. */
+/* sheaf_run_train_report_release - frees its texts; also if it was filled in part. */
 SHEAF_API void sheaf_run_train_report_release(sheaf_run_train_report *report);
 /* sheaf_run_setting_check - may a recipe give `setting` this value? Errors: SHEAF_E_ARG, which
  * expects the values that it takes. */

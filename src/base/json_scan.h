@@ -35,7 +35,7 @@ sheaf_status *sheaf__scan_string(sheaf_json_scan *scan, char **out);
  * where scan->nul is true, as after sheaf__scan_init_line(). */
 sheaf_status *sheaf__scan_value_string(sheaf_json_scan *scan, char **out, size_t *size);
 /* sheaf__scan_string_to - a string, decoded into `to`, with a NUL behind it; there may be NUL in it
- * too. `to` has room for what is left of the text, and one byte. For lists of many strings. */
+ * too. `to` has room for the rest of the text, and one byte. For lists of many strings. */
 sheaf_status *sheaf__scan_string_to(sheaf_json_scan *scan, char *to, size_t *size);
 /* sheaf__scan_count - a whole number that fits 64 bits without sign. */
 sheaf_status *sheaf__scan_count(sheaf_json_scan *scan, uint64_t *out);

@@ -68,10 +68,10 @@ int sheaf__thread_start(pthread_t *out, void *(*run)(void *), void *context)
     return error;
 }
 
-int sheaf__cores(int asked)
+int sheaf__cores(int requested)
 {
     cpu_set_t set;
-    if (asked > 0)
-        return asked;
+    if (requested > 0)
+        return requested;
     return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
 }

@@ -27,8 +27,10 @@ int sheaf__terminal_columns(FILE *stream)
     enum { LEAST = 2, USUAL = 80, MOST = 10000 };
     struct winsize size = { 0 };
     const char *text = getenv("COLUMNS");
-    const long asked = text == NULL ? 0 : strtol(text, NULL, 10);
+    const long requested = text == NULL ? 0 : strtol(text, NULL, 10);
     const bool known = ioctl(fileno(stream), TIOCGWINSZ, &size) == 0 && size.ws_col >= LEAST;
-    const long columns = known ? size.ws_col : asked >= LEAST && asked <= MOST ? asked : USUAL;
-    return (int)(asked >= LEAST && asked < columns ? asked : columns);
+    const long columns = known                                     ? size.ws_col
+                         : requested >= LEAST && requested <= MOST ? requested
+                                                                   : USUAL;
+    return (int)(requested >= LEAST && requested < columns ? requested : columns);
 }

@@ -71,6 +71,6 @@ static inline void sheaf__wake(_Atomic uint32_t *word, int count)
  * thread gets what `ulimit -s` says, be it 16 KB. It begins as numeric_env.h says. 0, or the
  * error's number. */
 int sheaf__thread_start(pthread_t *out, void *(*run)(void *), void *context);
-/* sheaf__cores - `asked` where it is above 0; else the processors that the scheduler lets the
+/* sheaf__cores - `requested` if it is above 0; else the processors that the scheduler lets the
  * process have, 1 where it does not say. */
-int sheaf__cores(int asked);
+int sheaf__cores(int requested);

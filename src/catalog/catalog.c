@@ -91,7 +91,7 @@ static sheaf_status *find_file(int *file, sheaf_catalog *c, const char *path)
 {
     const uint64_t hash = hash_of(path);
     int64_t size;
-    for (*file = c->nfiles; (*file)-- > 0;) /* the newest is asked for most */
+    for (*file = c->nfiles; (*file)-- > 0;) /* most look-ups want the newest */
         if (c->file[*file].hash == hash && strcmp(c->file[*file].path, path) == 0)
             return NULL;
     if (!SHEAF_GROW(&c->file, &c->files_capacity, c->nfiles + 1))

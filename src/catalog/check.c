@@ -120,24 +120,25 @@ static sheaf_status *check_tensor(sheaf_catalog *c, sheaf_logical *t)
 
 /* ---- is one part another's file under a wrong name? ----
  *
- * Each part of a divided tensor has values of its own. Two files of parts that begin alike in most
- * of the tensors of which both have pieces, where those are not constant, are one part twice; so
- * are two that have the same samples in tensors of other names, as a stage of a pipeline under
- * another stage's name has. A few alike prove nothing: programs give several ranks one key/value
- * head.
+ * Each part of a divided tensor has values of its own. Two files of parts that begin with the same
+ * bytes in most of the tensors of which both have pieces, where those are not constant, are one
+ * part twice; so are two that have the same samples in tensors of other names, as a stage of a
+ * pipeline under another stage's name has. A few equal ones prove nothing: programs give several
+ * ranks one key/value head.
  *
- * Where each tensor has a file of its own, two that were trained apart are never alike: their
+ * Where each tensor has a file of its own, two that were trained apart are never equal: their
  * gradients were not. */
 enum {
     SAMPLE_BYTES = 4096,
     LEAST_ALIKE = 2,
-    LEAST_VALUES = 8, /* different ones; the first step moves each one of a norm up or down alike */
+    LEAST_VALUES =
+        8, /* different ones; the first step moves each one of a norm up or down by as much */
 };
 
 /* One file of the catalog. */
 typedef struct part {
     int rank;           /* -1: files do not go by ranks */
-    int twin, votes;    /* the file that it was most often alike, by majority vote; -1 = none */
+    int twin, votes;    /* the file that it equals most often, by majority vote; -1 = none */
     int64_t both, same; /* tensors that both have */
     uint64_t sum;       /* of all samples, in whatever order */
     int64_t tensors;    /* that had one which is not constant */

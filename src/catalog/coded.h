@@ -61,7 +61,7 @@ sheaf_status *sheaf__coded_read(const sheaf_catalog *catalog, const sheaf_logica
                                 const sheaf__quant_parts *to);
 sheaf_status *sheaf__coded_whole(const sheaf_catalog *catalog, const sheaf_logical *tensor,
                                  sheaf__quant_whole *to);
-/* sheaf__coded_check - the scales alone, for who copies codes without reading them. */
+/* sheaf__coded_check - the scales alone, for callers that copy codes without reading them. */
 sheaf_status *sheaf__coded_check(const sheaf_catalog *catalog, const sheaf_logical *tensor);
 /* sheaf__coded_values - dequantised, in the entry's dtype. Of int8 as bitsandbytes'
  * int8_vectorwise_dequant() has them, which merges: (code * 127 scale) * (1 / 127). */

@@ -1,6 +1,6 @@
 /* coded_read.c - codes, scales and zeros of a box out of the bytes of files; see coded.h.
  *
- * What is asked for need not begin or end with a group, a word or a byte: whatever covers it is
+ * A requested box need not begin or end with a group, a word or a byte: its covering is
  * read. Where a file has rows and columns exchanged (GPTQ, AWQ), neighbours of a column lie
  * together: tall boxes cost the fewest calls. Short pieces of its lines are read with what lies
  * between them, as a call costs what some KiB of the system's cache cost. */

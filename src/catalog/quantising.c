@@ -243,7 +243,7 @@ static sheaf_status *make_doubled(doubled *d, quantising *q, const item *t)
     return st;
 }
 
-/* The lock is held: who asks for the same tensor waits until it is there. */
+/* The lock is held: other threads that read the tensor wait until it is there. */
 static sheaf_status *find_doubled(const doubled **out, quantising *q, const item *t)
 {
     doubled *oldest = &q->kept[0], *is = NULL;

@@ -2,7 +2,7 @@
  *
  * It quantises what is read, as bitsandbytes does on a processor (ops/quant), from the stored
  * values; the type that codes are dequantised to is the stored one. read() gives dequantised
- * values, so that who copies from it needs no special case. Nothing is held but, of the last few
+ * values, so that copying from it needs no special case. Nothing is held but, of the last few
  * tensors with doubled scales, these: they need a pass over all of the tensor. */
 #pragma once
 

@@ -64,7 +64,8 @@ int main(int argc, char **argv)
 {
     call c = { argc, argv, DRIVER_FAILED };
     return_large_pieces();
-    signal(SIGXFSZ, SIG_IGN); /* a write past `ulimit -f` fails, and what was begun is removed */
+    signal(SIGXFSZ,
+           SIG_IGN); /* a write past `ulimit -f` fails, and the partial output is removed */
     if (occupy_streams())
         run_with_stack(&c);
     return c.code;

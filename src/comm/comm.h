@@ -40,8 +40,8 @@ typedef struct sheaf_comm_adder {
  * buffers? */
 bool sheaf_comm_sees_memory(const sheaf_comm *comm);
 /* sheaf_comm_move_by - buffers of the calls to come lie in the mover's memory, `self` is its own;
- * NULL: in the processor's again. Of ranks that see each other's memory, which do alike. Only sums,
- * broadcasts and gathers go this way. Borrowed. */
+ * NULL: in the processor's again. Of ranks that see each other's memory, which all do the same.
+ * Only sums, broadcasts and gathers go this way. Borrowed. */
 void sheaf_comm_move_by(sheaf_comm *comm, const sheaf__mover *mover, void *self);
 
 /* sheaf_comm_sum - the one function that combines values of several slices.

@@ -1,7 +1,7 @@
 /* counters.h - what the calls of one rank in one group have cost: measured, not modelled.
  *
  * Bytes are those of messages: what ranks of one process read in place counts as if it were sent.
- * A call that fails counts what it had begun. The headings that every exchange begins with are
+ * A call that fails counts the part it had done. The headings that every exchange begins with are
  * not among the bytes; `exchanges` says how many there were.
  *
  * Each rank counts for itself, in memory of its own. */

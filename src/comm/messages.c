@@ -468,7 +468,7 @@ void sheaf__messages_leave(sheaf_comm *comm, const sheaf_status *result)
     m->send = NULL;
     m->nsend = 0;
     for (int r = 0; r < comm->ranks && m->broken == NULL; r++)
-        if (r != comm->rank) /* also who has left waits for it, in close */
+        if (r != comm->rank) /* ranks that have left wait for it, too, in close */
             sheaf_status_free(begin_send(m, &heading, r));
 }
 

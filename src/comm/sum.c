@@ -1,6 +1,6 @@
 /* sum.c - the sum over slices, and the maximum over ranks, which goes the same way.
  *
- * Every element is combined from the same operands in the same order; who combines it
+ * Every element is combined from the same operands in the same order; the rank that combines it
  * changes no bit. The elements are divided evenly over the ranks:
  *   in place      ranks share memory: each rank reads its share of all operands where
  *                 they lie and writes the result into every rank's output;

@@ -143,30 +143,31 @@ static bool counts(const void *self, int64_t message)
     return t->record->message[message].trained;
 }
 
-static sheaf_status *label_row(sheaf__text_row *out, const conversation *t, sheaf__chat_ids *said)
+static sheaf_status *label_row(sheaf__text_row *out, const conversation *t,
+                               sheaf__chat_ids *encoded)
 {
     const sheaf_loss_on how = t->conversations->options->loss_on;
     bool any = false;
-    out->label = malloc(((size_t)said->count + 1) * sizeof *out->label);
+    out->label = malloc(((size_t)encoded->count + 1) * sizeof *out->label);
     if (out->label == NULL)
         return sheaf__data_no_memory(0);
     sheaf__chat_ids_targets(out->label, &out->behind, SHEAF__NO_LABEL,
-                            &t->conversations->chat_encoder, said, counts, t);
-    for (int64_t i = 0; i < said->count; i++) {
+                            &t->conversations->chat_encoder, encoded, counts, t);
+    for (int64_t i = 0; i < encoded->count; i++) {
         const bool behind = how == SHEAF_LOSS_BEHIND && any && out->label[i] == SHEAF__NO_LABEL;
-        if ((how == SHEAF_LOSS_ALL || behind) && !said->row[i])
-            out->label[i] = said->id[i];
+        if ((how == SHEAF_LOSS_ALL || behind) && !encoded->row[i])
+            out->label[i] = encoded->id[i];
         any |= i > 0 && out->label[i] != SHEAF__NO_LABEL;
     }
     if (!any)
         return sheaf__text_nothing_learned(t->record, how == SHEAF_LOSS_LAST);
-    out->id = said->id;
-    out->place = said->row;
-    out->count = said->count;
-    out->left_out = said->text.left_out;
-    out->written = said->written;
-    said->id = NULL;
-    said->row = NULL;
+    out->id = encoded->id;
+    out->place = encoded->row;
+    out->count = encoded->count;
+    out->left_out = encoded->text.left_out;
+    out->written = encoded->written;
+    encoded->id = NULL;
+    encoded->row = NULL;
     return NULL;
 }
 
@@ -174,15 +175,15 @@ static sheaf_status *make_row(sheaf__text_row *out, conversation *t)
 {
     const sheaf__conversations *r = t->conversations;
     sheaf__placed placed;
-    sheaf__chat_ids said = { 0 };
+    sheaf__chat_ids encoded = { 0 };
     sheaf_status *st = sheaf__record_pictures_place(&placed, &r->chat_encoder.form, t->message,
                                                     t->messages, &t->pictures, false);
-    TRY(st, sheaf__chat_encode(&said, &r->chat_encoder, &placed, false));
-    TRY(st, label_row(out, t, &said));
+    TRY(st, sheaf__chat_encode(&encoded, &r->chat_encoder, &placed, false));
+    TRY(st, label_row(out, t, &encoded));
     TRY(st, sheaf__record_pictures_take(&out->picture, &t->pictures, placed.order));
     if (st == NULL)
         out->pictures = placed.pictures;
-    sheaf__chat_ids_release(&said);
+    sheaf__chat_ids_release(&encoded);
     sheaf__placed_release(&placed);
     return st;
 }

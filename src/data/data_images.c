@@ -154,9 +154,9 @@ void sheaf__data_images_rows(const sheaf_batch *batch, const sheaf_data *data, c
 
 void sheaf__data_images_hash_frame(sheaf_hasher *hasher, int32_t frame, bool joins)
 {
-    const int32_t said[2] = { frame, joins };
+    const int32_t pair[2] = { frame, joins };
     if (frame > 0)
-        sheaf__hasher_add(hasher, said, sizeof said);
+        sheaf__hasher_add(hasher, pair, sizeof pair);
 }
 
 sheaf_status *sheaf__no_videos(const sheaf_config *config)

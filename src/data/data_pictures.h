@@ -3,7 +3,7 @@
  * Each is decoded once when the data set is read (inputs/viewing.h), and again whenever a batch
  * needs it: by worker threads for announced rows, else by the calling thread. A fixed number of
  * slots, shared by all ranks of a process, caches the decoded pieces; the numbers do not depend on
- * who decoded them. A file that changed since the first time is an error. */
+ * the thread that decoded them. A file that changed since the first time is an error. */
 #pragma once
 
 #include "data/data_images.h"

@@ -412,7 +412,7 @@ static sheaf_status *take_side(sheaf_safetensors *out, const sheaf_safetensors *
     out->header.by_name = calloc((size_t)all->count + 1, sizeof *out->header.by_name);
     if (out->header.entry == NULL || out->header.by_name == NULL)
         return sheaf__data_no_memory(0);
-    for (int64_t i = 0; i < all->count; i++) { /* by name: what is left of the names ascends too */
+    for (int64_t i = 0; i < all->count; i++) { /* by name: the rest of the names ascends, too */
         const sheaf_safetensors_entry *e = &all->entry[all->by_name[i].index];
         const int64_t k = out->header.count;
         if (strncmp(e->name, sides[side], n) != 0)

@@ -51,7 +51,7 @@ sheaf_status *sheaf__record_pictures_read(sheaf__record_pictures *out, const jso
  * sheaf__image_bytes() takes it. Errors: SHEAF_E_DATA for another form, and for an address. */
 sheaf_status *sheaf__picture_path(char **out, const json_t *value, const char *field);
 /* sheaf__picture_of_part - the value of a picture's part of a content; NULL: it names none. Errors:
- * SHEAF_E_DATA for a size that is said of one picture. */
+ * SHEAF_E_DATA for a size of one picture alone. */
 sheaf_status *sheaf__picture_of_part(const json_t **out, const json_t *part, const char *field);
 /* sheaf__record_pictures_add - appends a picture that "<image>" stands for. */
 sheaf_status *sheaf__record_pictures_add(sheaf__record_pictures *pictures, const char *path,

@@ -343,7 +343,7 @@ static sheaf_status *take_manifest(sheaf__row_cache_facts *facts, int64_t *token
     sheaf_json_reader r = { .object = json };
     const int64_t version = sheaf__json_int(&r, "version", 0, INT32_MAX, 0);
     const char *was = sheaf__json_string(&r, "key"), *form = sheaf__json_string(&r, "template"),
-               *said = json_string_value(json_object_get(json, "facts"));
+               *stored = json_string_value(json_object_get(json, "facts"));
     char is[33];
     *tokens = sheaf__json_int(&r, "tokens", 1, INT64_MAX / 8, SHEAF_JSON_NEEDED);
     for (int i = 0; i < FIELDS; i++)
@@ -361,7 +361,7 @@ static sheaf_status *take_manifest(sheaf__row_cache_facts *facts, int64_t *token
         return differs("at least one row", "none");
     snprintf(facts->prompt_template, sizeof facts->prompt_template, "%s", form == NULL ? "" : form);
     sheaf_status *st = hash_facts(is, facts, *tokens);
-    if (st == NULL && (said == NULL || strcmp(said, is) != 0))
+    if (st == NULL && (stored == NULL || strcmp(stored, is) != 0))
         st = differs("the numbers that were written", "others");
     return st;
 }

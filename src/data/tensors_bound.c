@@ -209,11 +209,11 @@ static sheaf_status *bad_count(int64_t row, const char *most, int64_t n, int64_t
 }
 
 /* Bounds of all rows in one tensor: how many are the next row's; of the last row all. */
-static sheaf_status *count_next(bounds *b, const sheaf__tensors *in, const int64_t *said)
+static sheaf_status *count_next(bounds *b, const sheaf__tensors *in, const int64_t *declared)
 {
     const int64_t n = b->bound->shape[0] - b->first;
-    b->count = said == NULL ? n : said[b->row];
-    if (said == NULL && in->rows > 1 && n > 0)
+    b->count = declared == NULL ? n : declared[b->row];
+    if (declared == NULL && in->rows > 1 && n > 0)
         return sheaf_found(sheaf__tensors_bad(SHEAF__PER_ROW, "how many images each row has"),
                            "no such tensor, and %" PRId64 " rows", in->rows);
     if (b->count < 0 || b->count > n)
@@ -233,23 +233,23 @@ sheaf_status *sheaf__bound_find(sheaf__tensors *in)
                            ? "image_bounds"
                            : "image_bound";
     const bool together = sheaf__safetensors_find(in->file, name) != NULL;
-    int64_t *said;
+    int64_t *declared;
     bounds b = { NULL };
-    sheaf_status *st = sheaf__tensors_per_row(&said, in);
+    sheaf_status *st = sheaf__tensors_per_row(&declared, in);
     for (b.row = 0; b.row < in->rows && st == NULL; b.row++) {
         b.bound = entry_of(in, name, together, b.row);
         b.frames = entry_of(in, "temporal_ids", together, b.row);
         b.count = 0;
         st = b.bound == NULL ? NULL : check_bounds(&b);
         if (st == NULL && together)
-            st = count_next(&b, in, said);
+            st = count_next(&b, in, declared);
         else if (st == NULL && b.bound != NULL)
             b.count = b.bound->shape[0];
-        if (st == NULL && !together && said != NULL && said[b.row] != b.count)
-            st = bad_count(b.row, "", b.count, said[b.row]);
+        if (st == NULL && !together && declared != NULL && declared[b.row] != b.count)
+            st = bad_count(b.row, "", b.count, declared[b.row]);
         TRY(st, find_in_row(in, &b));
         b.first += together ? b.count : 0;
     }
-    free(said);
+    free(declared);
     return TRY(st, check_placed(in));
 }

@@ -201,22 +201,22 @@ static sheaf_status *take_type(sheaf__tensors *in, const char *name, int64_t ind
 
 /* Of one row, on all axes. */
 static sheaf_status *check_row(const sheaf__tensors *in, const sheaf_safetensors_entry *e,
-                               int64_t row, int32_t *own, int64_t *said)
+                               int64_t row, int32_t *own, int64_t *stored)
 {
     static const char *const axis[] = { "time", "row", "column" };
     const int64_t n = in->length;
     const uint8_t *mask = in->data->mask == NULL ? NULL : in->data->mask + row * n;
     sheaf_status *st = sheaf__data_images_axes(own, n, n, in->data, row);
     for (int a = 0; a < 3 && st == NULL; a++) {
-        st = sheaf__tensors_numbers_in(said, in, e, (a * in->rows + row) * n, n);
+        st = sheaf__tensors_numbers_in(stored, in, e, (a * in->rows + row) * n, n);
         for (int64_t t = 0; t < n && st == NULL; t++)
-            if ((mask == NULL || mask[t] != 0) && said[t] != own[a * n + t])
+            if ((mask == NULL || mask[t] != 0) && stored[t] != own[a * n + t])
                 st = sheaf_found(
                     sheaf_expected(
                         sheaf_fail(SHEAF_E_DATA, "'%s': %s, row %" PRId64 ", position %" PRId64,
                                    e->name, axis[a], row + 1, t + 1),
                         "%" PRId32 ", as the pictures of the row have it", own[a * n + t]),
-                    "%" PRId64, said[t]);
+                    "%" PRId64, stored[t]);
     }
     return st;
 }
@@ -237,12 +237,12 @@ sheaf_status *sheaf__grid_check(sheaf__tensors *in)
         return st;
     st = sheaf__tensors_table(e, 3, places, "[3, rows, length]: time, row, column");
     int32_t *own = malloc((size_t)(3 * n) * sizeof *own);
-    int64_t *said = malloc((size_t)n * sizeof *said);
-    if (st == NULL && (own == NULL || said == NULL))
+    int64_t *stored = malloc((size_t)n * sizeof *stored);
+    if (st == NULL && (own == NULL || stored == NULL))
         st = sheaf__data_no_memory(n);
     for (int64_t r = 0; r < in->rows && st == NULL; r++)
-        st = check_row(in, e, r, own, said);
+        st = check_row(in, e, r, own, stored);
     free(own);
-    free(said);
+    free(stored);
     return st;
 }

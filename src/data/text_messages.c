@@ -337,10 +337,10 @@ static sheaf_status *take_message(sheaf__text_record *r, json_t *entry, const sh
     if (st == NULL && r->pictures && !r->any_parts && calls_tools(entry))
         st = sheaf__bad_field(name, "no calls of tools, which this model does not read", "some");
     snprintf(name, sizeof name, "%s[%zu].%s", list, index, w->content);
-    const json_t *said = json_object_get(entry, w->content);
+    const json_t *written = json_object_get(entry, w->content);
     const bool calls = is_answer(role) && (r->any_parts || calls_tools(entry));
-    if (!calls || (said != NULL && !json_is_null(said)))
-        TRY(st, take_content(&content, r, said, name));
+    if (!calls || (written != NULL && !json_is_null(written)))
+        TRY(st, take_content(&content, r, written, name));
     if (st == NULL && is_answer(role) && !calls && !r->any_order &&
         sheaf__text_blank(content.at, content.size))
         st = sheaf__bad_field(name, "an answer",
@@ -351,7 +351,7 @@ static sheaf_status *take_message(sheaf__text_record *r, json_t *entry, const sh
         sheaf__text_put(r, role, content, is_answer(role) && trained);
         if ((!r->pictures || r->any_parts) &&
             (has_beside(entry) || (r->any_parts && json_object_size(entry) > 2) ||
-             content.at == NULL || json_is_array(said)))
+             content.at == NULL || json_is_array(written)))
             r->message[r->messages - 1].json = entry;
         other_keys(r, entry, w, list);
     }

@@ -332,7 +332,7 @@ static sheaf_status *conclude(ending *out, int status, bool ended, bool explaine
     if (known || code == DRIVER_AGAIN || explained)
         return NULL;
     return out->stopped
-               ? sheaf_fail(SHEAF_E_STOPPED, "asked to stop before the processes had begun")
+               ? sheaf_fail(SHEAF_E_STOPPED, "asked to stop before the processes had started")
                : cut_short();
 }
 

@@ -116,8 +116,9 @@ static sheaf_status *watch(driver_processes *p, driver *d)
         return NULL;
     }
     atexit(end_watch);
-    hooks =
-        (sheaf__watch_hooks){ .end = driver_member_end, .begun = driver_member_joined, .self = d };
+    hooks = (sheaf__watch_hooks){ .end = driver_member_end,
+                                  .started = driver_member_joined,
+                                  .self = d };
     sheaf_status *st = sheaf__watched_open(
         &watched,
         &(sheaf__watch_options){ .all = p->all,

@@ -83,7 +83,7 @@ int driver_train(driver *d, sheaf__run_settings *run, sheaf_status *st)
 {
     start s = { .driver = d, .o = run->options };
     const sheaf__watch_hooks watch = { .end = driver_member_end,
-                                       .begun = driver_member_joined,
+                                       .started = driver_member_joined,
                                        .self = d };
     const sheaf__run_driver by = { .nwords = d->argc,
                                    .word = (const char *const *)d->argv,

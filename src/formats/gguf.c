@@ -11,7 +11,7 @@
 enum {
     MAGIC_BYTES = 4,
     LEAST_KEY = 8 + 4 + 1,        /* bytes of a key */
-    LEAST_TENSOR = 8 + 4 + 4 + 8, /* bytes of what is said of a tensor */
+    LEAST_TENSOR = 8 + 4 + 4 + 8, /* bytes of a tensor's entry */
     FIRST_STEP = 1 << 16,
 };
 static const int64_t MOST_HEADER = (int64_t)1 << 30;

@@ -74,7 +74,7 @@ sheaf_status *sheaf__answers_open(sheaf__answers *out, const sheaf__answer_optio
         out->stream[i] =
             (sheaf__answer_stream){ .codec = how->codec,
                                     .laid_out = prompt[i / each].laid_out ||
-                                                (how->codec->templated && !how->codec->asked),
+                                                (how->codec->templated && !how->codec->by_default),
                                     .stop = how->stop,
                                     .nstop = how->nstop };
     return make_room(out, how);

@@ -111,12 +111,12 @@ sheaf_status *sheaf__answer_stream_more(char **out, sheaf__answer_stream *s, con
     else if (s->decoded.size > 0)
         sure = strlen(all = s->decoded.at);
     const size_t size = sayable(&from, s, all, sure);
-    if (out != NULL && size > s->size && (s->size == 0 || memcmp(from, s->said, s->size) == 0)) {
+    if (out != NULL && size > s->size && (s->size == 0 || memcmp(from, s->sent, s->size) == 0)) {
         sheaf__text_bytes(&more, from + s->size, size - s->size);
-        if (!SHEAF_GROW(&s->said, NULL, (int64_t)size))
+        if (!SHEAF_GROW(&s->sent, NULL, (int64_t)size))
             more.failed = true;
         else
-            memcpy(s->said, from, s->size = size);
+            memcpy(s->sent, from, s->size = size);
     }
     free(text);
     return out != NULL ? sheaf__text_take(out, &more) : NULL;
@@ -139,7 +139,7 @@ sheaf_status *sheaf__answer_stream_end(char **out, char **answer, sheaf__answer_
     if (st != NULL || out == NULL)
         return st;
     const size_t size = *answer == NULL ? 0 : strlen(*answer);
-    if (size >= s->size && (s->size == 0 || memcmp(*answer, s->said, s->size) == 0))
+    if (size >= s->size && (s->size == 0 || memcmp(*answer, s->sent, s->size) == 0))
         sheaf__text_add(&more, "%s", size == 0 ? "" : *answer + s->size);
     else
         sheaf__text_add(&more, "\n%s", *answer);
@@ -153,10 +153,10 @@ sheaf_status *sheaf__answer_stream_end(char **out, char **answer, sheaf__answer_
 
 void sheaf__answer_stream_release(sheaf__answer_stream *s)
 {
-    free(s->said);
+    free(s->sent);
     sheaf__token_stream_free(s->stream);
     sheaf__text_release(&s->decoded);
-    s->said = NULL;
+    s->sent = NULL;
     s->stream = NULL;
     s->size = 0;
     s->taken = 0;

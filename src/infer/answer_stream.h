@@ -11,7 +11,7 @@ typedef struct sheaf__answer_stream {
     const char *const *stop; /* [nstop] texts that end the answer, none empty; borrowed */
     int64_t nstop;
     bool over;  /* a stop text was found: no further token changes the answer */
-    char *said; /* text returned so far, or NULL */
+    char *sent; /* text returned so far, or NULL */
     size_t size;
     sheaf__token_stream *stream; /* with a tokenizer of texts */
     sheaf_text decoded;          /* its output */

@@ -134,9 +134,9 @@ sheaf_status *sheaf__codec_prompt(sheaf__prompt *out, void **block, const sheaf_
                                 : plain(out, block, w, turn[turns - 1].query));
 }
 
-static sheaf_status *check_turn(const sheaf__message *said, int64_t i)
+static sheaf_status *check_turn(const sheaf__message *message, int64_t i)
 {
-    const char *last = i == 0 ? NULL : said[i - 1].role, *role = said[i].role;
+    const char *last = i == 0 ? NULL : message[i - 1].role, *role = message[i].role;
     const char *wanted =
         last != NULL && strcmp(last, SHEAF__USER) == 0 ? SHEAF__ASSISTANT : SHEAF__USER;
     if (strcmp(role, wanted) != 0 && (last != NULL || strcmp(role, SHEAF__SYSTEM) != 0))
@@ -144,11 +144,11 @@ static sheaf_status *check_turn(const sheaf__message *said, int64_t i)
             sheaf_expected(sheaf_fail(SHEAF_E_DATA, "role"), "%s%s", wanted,
                            last == NULL ? " or system" : ": user and assistant take turns"),
             "%.60s", role);
-    if (sheaf__chat_calls(&said[i]))
+    if (sheaf__chat_calls(&message[i]))
         return sheaf_found(
             sheaf_expected(sheaf_fail(SHEAF_E_DATA, "'tool_calls'"), "no calls of tools"),
             "some, for which this model's template has no place");
-    return said[i].content != NULL
+    return message[i].content != NULL
                ? NULL
                : sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "'content'"), "a text"),
                              "none");
@@ -161,42 +161,43 @@ static sheaf_status *check_nul(const sheaf__message *m)
                : sheaf_expected(sheaf_fail(SHEAF_E_DATA, "content"), "text without NUL (\\u0000)");
 }
 
-sheaf_status *sheaf__codec_check_turns(const sheaf__message *said, int64_t n)
+sheaf_status *sheaf__codec_check_turns(const sheaf__message *message, int64_t n)
 {
     sheaf_status *st = NULL;
     for (int64_t i = 0; i < n && st == NULL; i++) {
-        st = check_turn(said, i);
-        st = sheaf_in(st == NULL ? check_nul(&said[i]) : st, "message %" PRId64, i + 1);
+        st = check_turn(message, i);
+        st = sheaf_in(st == NULL ? check_nul(&message[i]) : st, "message %" PRId64, i + 1);
     }
     return st;
 }
 
-sheaf_status *sheaf__codec_check_messages(const sheaf__codec *w, const sheaf__message *said,
+sheaf_status *sheaf__codec_check_messages(const sheaf__codec *w, const sheaf__message *message,
                                           int64_t n)
 {
-    sheaf_status *st = w->chat == NULL ? sheaf__codec_check_turns(said, n) : NULL;
+    sheaf_status *st = w->chat == NULL ? sheaf__codec_check_turns(message, n) : NULL;
     for (int64_t i = 0; i < n && st == NULL; i++)
-        st = sheaf_in(check_nul(&said[i]), "message %" PRId64, i + 1);
-    if (st == NULL && (n == 0 || (w->chat == NULL && strcmp(said[n - 1].role, SHEAF__USER) != 0)))
+        st = sheaf_in(check_nul(&message[i]), "message %" PRId64, i + 1);
+    if (st == NULL &&
+        (n == 0 || (w->chat == NULL && strcmp(message[n - 1].role, SHEAF__USER) != 0)))
         st = sheaf_expected(sheaf_fail(SHEAF_E_DATA, "messages"), "a user's at the end");
     return st;
 }
 
 sheaf_status *sheaf__codec_open_arguments(const sheaf__codec *w, json_t *messages,
-                                          const sheaf__message *said, int64_t n)
+                                          const sheaf__message *message, int64_t n)
 {
     const sheaf__chat_options how = { .generation_prompt = true,
                                       .bos = w->stored.bos,
                                       .eos = w->stored.eos };
-    return w->chat == NULL ? NULL : sheaf__chat_open_arguments(messages, w->chat, said, n, &how);
+    return w->chat == NULL ? NULL : sheaf__chat_open_arguments(messages, w->chat, message, n, &how);
 }
 
 /* Ids and, behind them, positions and which are places of pictures. */
 static sheaf_status *take_said(sheaf__prompt *out, void **block, const sheaf__codec *w,
-                               const sheaf__chat_ids *said)
+                               const sheaf__chat_ids *encoded)
 {
-    const size_t n = (size_t)said->count;
-    sheaf_status *st = check_length(w, said->count);
+    const size_t n = (size_t)encoded->count;
+    sheaf_status *st = check_length(w, encoded->count);
     const bool shared = sheaf__family_for(w->config)->image.one_position;
     int32_t *ids = st == NULL ? malloc(n * (2 * sizeof *ids + 2)) : NULL;
     if (st == NULL && ids == NULL)
@@ -204,28 +205,28 @@ static sheaf_status *take_said(sheaf__prompt *out, void **block, const sheaf__co
     if (st != NULL)
         return st;
     uint8_t *embed = (uint8_t *)(ids + 2 * n), *expert = embed + n;
-    const bool any = memchr(said->row, 1, n) != NULL;
-    memcpy(ids, said->id, n * sizeof *ids);
-    memcpy(embed, said->row, n);
+    const bool any = memchr(encoded->row, 1, n) != NULL;
+    memcpy(ids, encoded->id, n * sizeof *ids);
+    memcpy(embed, encoded->row, n);
     memset(expert, 0, n);
     if (shared && any)
-        sheaf__image_shared_positions(ids + n, embed, said->count, w->config);
+        sheaf__image_shared_positions(ids + n, embed, encoded->count, w->config);
     *out = (sheaf__prompt){ .ids = ids,
-                            .n = said->count,
+                            .n = encoded->count,
                             .position = shared && any ? ids + n : NULL,
                             .embed = any ? embed : NULL,
                             .expert = any ? expert : NULL,
-                            .written = said->written };
+                            .written = encoded->written };
     *block = ids;
     return NULL;
 }
 
 /* A byte vocabulary has no special tokens: those of the template are text, too. */
 static sheaf_status *rendered_bytes(sheaf__prompt *out, void **block, const sheaf__codec *w,
-                                    const sheaf__message *said, int64_t n)
+                                    const sheaf__message *message, int64_t n)
 {
     sheaf__rendered text = { 0 };
-    sheaf_status *st = sheaf__chat_render(&text, w->chat, said, n,
+    sheaf_status *st = sheaf__chat_render(&text, w->chat, message, n,
                                           &(sheaf__chat_options){ .generation_prompt = true,
                                                                   .bos = w->stored.bos,
                                                                   .eos = w->stored.eos });
@@ -239,15 +240,15 @@ static sheaf_status *rendered_bytes(sheaf__prompt *out, void **block, const shea
 }
 
 static sheaf_status *render(sheaf__prompt *out, void **block, const sheaf__codec *w,
-                            const sheaf__message *said, int64_t n)
+                            const sheaf__message *message, int64_t n)
 {
     sheaf__chat_ids all = { 0 };
     sheaf_status *st =
         w->tokenizer == NULL
-            ? rendered_bytes(out, block, w, said, n)
+            ? rendered_bytes(out, block, w, message, n)
             : sheaf__chat_encode(
                   &all, &w->chat_encoder,
-                  &(sheaf__placed){ .message = (sheaf__message *)said, .messages = n }, true);
+                  &(sheaf__placed){ .message = (sheaf__message *)message, .messages = n }, true);
     if (w->tokenizer != NULL)
         TRY(st, take_said(out, block, w, &all));
     out->laid_out = st == NULL;
@@ -256,8 +257,9 @@ static sheaf_status *render(sheaf__prompt *out, void **block, const sheaf__codec
 }
 
 sheaf_status *sheaf__codec_messages_with_pictures(sheaf__prompt *out, void **block, int64_t *order,
-                                                  const sheaf__codec *w, const sheaf__message *said,
-                                                  int64_t n, const sheaf__record_pictures *pictures)
+                                                  const sheaf__codec *w,
+                                                  const sheaf__message *message, int64_t n,
+                                                  const sheaf__record_pictures *pictures)
 {
     sheaf__placed placed = { 0 };
     sheaf__chat_ids all = { 0 };
@@ -265,7 +267,8 @@ sheaf_status *sheaf__codec_messages_with_pictures(sheaf__prompt *out, void **blo
     if (st == NULL && !w->placed)
         st = sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "pictures in a text"),
                             "a tokenizer, or a config, that knows the marks of pictures");
-    TRY(st, sheaf__record_pictures_place(&placed, &w->chat_encoder.form, said, n, pictures, true));
+    TRY(st,
+        sheaf__record_pictures_place(&placed, &w->chat_encoder.form, message, n, pictures, true));
     TRY(st, sheaf__chat_encode(&all, &w->chat_encoder, &placed, true));
     TRY(st, take_said(out, block, w, &all));
     for (int64_t i = 0; i < pictures->count && st == NULL; i++)
@@ -277,25 +280,25 @@ sheaf_status *sheaf__codec_messages_with_pictures(sheaf__prompt *out, void **blo
 
 /* Turns, for templates without other messages. */
 static sheaf_status *as_turns(sheaf__prompt *out, void **block, const sheaf__codec *w,
-                              const sheaf__message *said, int64_t n, bool image)
+                              const sheaf__message *message, int64_t n, bool image)
 {
     const int64_t turns = (n + 1) / 2;
     sheaf__turn *turn = malloc((size_t)turns * sizeof *turn);
     if (turn == NULL)
         return sheaf__no_memory("prompt");
     for (int64_t i = 0; i < turns; i++)
-        turn[i] =
-            (sheaf__turn){ said[2 * i].content, 2 * i + 1 < n ? said[2 * i + 1].content : NULL };
+        turn[i] = (sheaf__turn){ message[2 * i].content,
+                                 2 * i + 1 < n ? message[2 * i + 1].content : NULL };
     sheaf_status *st = sheaf__codec_prompt(out, block, w, turn, turns, image);
     free(turn);
     return st;
 }
 
 sheaf_status *sheaf__codec_messages(sheaf__prompt *out, void **block, const sheaf__codec *w,
-                                    const sheaf__message *said, int64_t n, bool image)
+                                    const sheaf__message *message, int64_t n, bool image)
 {
-    const bool system = n > 0 && strcmp(said[0].role, SHEAF__SYSTEM) == 0;
-    sheaf_status *st = sheaf__codec_check_messages(w, said, n);
+    const bool system = n > 0 && strcmp(message[0].role, SHEAF__SYSTEM) == 0;
+    sheaf_status *st = sheaf__codec_check_messages(w, message, n);
     if (st == NULL && w->chat != NULL)
         st = check_sight(w, image);
     if (st == NULL && w->chat != NULL)
@@ -311,30 +314,30 @@ sheaf_status *sheaf__codec_messages(sheaf__prompt *out, void **block, const shea
                         "none"),
             w->tokenizer);
     if (w->placed)
-        return sheaf__codec_messages_with_pictures(out, block, NULL, w, said, n,
+        return sheaf__codec_messages_with_pictures(out, block, NULL, w, message, n,
                                                    &(sheaf__record_pictures){ 0 });
-    return w->chat != NULL ? render(out, block, w, said, n)
-                           : as_turns(out, block, w, said, n, image);
+    return w->chat != NULL ? render(out, block, w, message, n)
+                           : as_turns(out, block, w, message, n, image);
 }
 
 sheaf_status *sheaf__codec_text(sheaf__prompt *out, void **block, const sheaf__codec *w,
-                                const sheaf__message *said, int64_t n, bool image)
+                                const sheaf__message *message, int64_t n, bool image)
 {
     if (w->templated)
-        return sheaf__codec_messages(out, block, w, said, n, image);
+        return sheaf__codec_messages(out, block, w, message, n, image);
     return n > 1 ? sheaf__codec_check_system(w)
-                 : sheaf__codec_prompt(out, block, w, &(sheaf__turn){ said->content, NULL }, 1,
+                 : sheaf__codec_prompt(out, block, w, &(sheaf__turn){ message->content, NULL }, 1,
                                        image);
 }
 
 /* Does the template take a system message? */
 static sheaf_status *try_system(const sheaf__codec *w)
 {
-    const sheaf__message said[] = { { SHEAF__SYSTEM, "a", 1 }, { SHEAF__USER, "b", 1 } };
+    const sheaf__message message[] = { { SHEAF__SYSTEM, "a", 1 }, { SHEAF__USER, "b", 1 } };
     sheaf__rendered text = { 0 };
     const bool bytes = w->placed && w->tokenizer == NULL; /* codes that have ids for both */
     sheaf_status *st =
-        sheaf__chat_render(&text, w->chat, said, 2,
+        sheaf__chat_render(&text, w->chat, message, 2,
                            &(sheaf__chat_options){ .generation_prompt = true,
                                                    .bos = bytes ? "" : w->stored.bos,
                                                    .eos = bytes ? "" : w->stored.eos });
@@ -468,7 +471,7 @@ void sheaf__codec_stops(int64_t stop[SHEAF__MOST_STOPS], int *nstop, int *nturn,
     *nstop = w->nstop;
     *nturn = w->end >= 0;
     stop[w->nstop] = w->end;
-    if (w->templated && !w->asked) {
+    if (w->templated && !w->by_default) {
         *nstop += *nturn;
         *nturn = 0;
     }

@@ -33,7 +33,7 @@ typedef struct sheaf__codec {
     sheaf__stored_chat stored;  /* with the tokenizer */
     bool images;                /* the model has a vision tower */
     bool templated;             /* plain texts are laid out too, not only conversations */
-    bool asked;                 /* only because texts are questions: prompts of ids are not */
+    bool by_default;            /* only because texts are questions: prompts of ids are not */
     sheaf__chat_template *chat; /* of conversations; NULL: `version`, where templated */
     sheaf__template version;
     bool dated;           /* a date was given */
@@ -106,27 +106,27 @@ sheaf_status *sheaf__codec_prompt(sheaf__prompt *out, void **block, const sheaf_
  * sheaf__codec_prompt(); those of sheaf__codec_check_messages() and sheaf__codec_check_system();
  * SHEAF_E_ARG for more than one question without a template. */
 sheaf_status *sheaf__codec_messages(sheaf__prompt *out, void **block, const sheaf__codec *codec,
-                                    const sheaf__message *said, int64_t n, bool image);
+                                    const sheaf__message *message, int64_t n, bool image);
 /* sheaf__codec_text - the same for a single text, perhaps after a system message, laid out only if
  * the codec is templated. */
 sheaf_status *sheaf__codec_text(sheaf__prompt *out, void **block, const sheaf__codec *codec,
-                                const sheaf__message *said, int64_t n, bool image);
+                                const sheaf__message *message, int64_t n, bool image);
 /* sheaf__codec_messages_with_pictures - the same for messages with pictures and a codec that is
  * `placed`: out->embed marks their places, which hold pictures number order[0..pictures->count). */
 sheaf_status *sheaf__codec_messages_with_pictures(sheaf__prompt *out, void **block, int64_t *order,
                                                   const sheaf__codec *codec,
-                                                  const sheaf__message *said, int64_t n,
+                                                  const sheaf__message *message, int64_t n,
                                                   const sheaf__record_pictures *pictures);
 /* sheaf__codec_check_turns - errors: SHEAF_E_DATA for messages that are not user and assistant by
  * turns, perhaps after a system message, that call tools or that hold a NUL; they name the message,
  * from 1. sheaf__codec_check_messages - the same, and a user's at the end; where a chat template
  * judges the order, only for a NUL. */
-sheaf_status *sheaf__codec_check_turns(const sheaf__message *said, int64_t n);
-sheaf_status *sheaf__codec_check_messages(const sheaf__codec *codec, const sheaf__message *said,
+sheaf_status *sheaf__codec_check_turns(const sheaf__message *message, int64_t n);
+sheaf_status *sheaf__codec_check_messages(const sheaf__codec *codec, const sheaf__message *message,
                                           int64_t n);
 /* sheaf__codec_open_arguments - sheaf__chat_open_arguments() by its template, if it has one. */
 sheaf_status *sheaf__codec_open_arguments(const sheaf__codec *codec, json_t *messages,
-                                          const sheaf__message *said, int64_t n);
+                                          const sheaf__message *message, int64_t n);
 /* sheaf__codec_check_system - NULL if the template has a place for a system message, else
  * SHEAF_E_UNSUPPORTED with a flag that helps. */
 sheaf_status *sheaf__codec_check_system(const sheaf__codec *codec);

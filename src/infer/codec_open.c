@@ -143,7 +143,7 @@ static sheaf_status *open_text(sheaf__codec *w, const sheaf__codec_options *o)
         return st;
     st = find_chat(w, name, o->of_run);
     if (st == NULL && w->chat != NULL && name == NULL && o->asks > 0) {
-        w->templated = w->asked = true;
+        w->templated = w->by_default = true;
         sheaf_note(o->events,
                    "texts are questions, laid out by the template %s, which the model's tokenizer "
                    "stores (raw: they are continued)",
@@ -154,10 +154,11 @@ static sheaf_status *open_text(sheaf__codec *w, const sheaf__codec_options *o)
     if (st == NULL || name != NULL || sheaf_status_code(st) == SHEAF_E_MEMORY)
         return st;
     if (o->asks > 0)
-        sheaf_warn(o->events,
-                   "texts are continued, not asked, as the model's chat template cannot be used: "
-                   "%s: %s (another one: `template NAME`)",
-                   sheaf_status_where(st), sheaf_status_found(st));
+        sheaf_warn(
+            o->events,
+            "texts are continued, not answered, as the model's chat template cannot be used: "
+            "%s: %s (another one: `template NAME`)",
+            sheaf_status_where(st), sheaf_status_found(st));
     sheaf_status_free(st);
     return NULL;
 }
@@ -189,7 +190,7 @@ static sheaf_status *open_placed(sheaf__codec *w, const sheaf__codec_options *o)
     if (st != NULL)
         return st;
     w->templated = true;
-    w->asked = false; /* all prompts are conversations */
+    w->by_default = false; /* all prompts are conversations */
     st = sheaf__chat_encoder_marks(&w->chat_encoder, w->config);
     if (st != NULL && o->tokenizer == NULL && sheaf_status_code(st) == SHEAF_E_LAYOUT &&
         w->config->byte_vocab) { /* token ids need none */
@@ -221,7 +222,8 @@ static sheaf_status *open_any(sheaf__codec *out, const sheaf_config *config,
     if (options->asks < 0 && (placed || out->images || old))
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "raw"),
                                           "a model of text, which can continue one"),
-                           "%s, which is asked by a template", sheaf_family_name(config->family));
+                           "%s, whose questions need a template",
+                           sheaf_family_name(config->family));
     if (placed)
         return open_placed(out, options);
     if (!out->images && !old)
@@ -244,7 +246,7 @@ sheaf_status *sheaf__codec_open_chat(sheaf__codec *out, const sheaf__codec *w,
 {
     *out = *w;
     out->borrowed = true;
-    out->asked = false;
+    out->by_default = false;
     if (w->templated || w->tokenizer == NULL || w->chat != NULL)
         sheaf__codec_note_date(w, true, events);
     if (w->templated || sheaf__pictures_of(w->config) != NULL)

@@ -16,13 +16,13 @@
 
 static int64_t systems(const sheaf__dialogue *d)
 {
-    return d->count > 0 && strcmp(d->said[0].role, SHEAF__SYSTEM) == 0;
+    return d->count > 0 && strcmp(d->message[0].role, SHEAF__SYSTEM) == 0;
 }
 
 static void forget(sheaf__dialogue *d, int64_t from)
 {
     for (int64_t i = from; i < d->count; i++)
-        free((char *)d->said[i].content);
+        free((char *)d->message[i].content);
     d->count = d->count < from ? d->count : from;
 }
 
@@ -172,7 +172,7 @@ void sheaf__dialogue_reset(sheaf__dialogue *d)
 void sheaf__dialogue_release(sheaf__dialogue *d)
 {
     forget(d, 0);
-    free(d->said);
+    free(d->message);
     free(d->picture);
     sheaf__record_pictures_release(&d->shown);
     free(d->image);
@@ -184,11 +184,11 @@ void sheaf__dialogue_release(sheaf__dialogue *d)
 static sheaf_status *add(sheaf__dialogue *d, const char *role, const char *content)
 {
     char *own = strdup(content);
-    if (own == NULL || !SHEAF_GROW(&d->said, NULL, d->count + 1)) {
+    if (own == NULL || !SHEAF_GROW(&d->message, NULL, d->count + 1)) {
         free(own);
         return sheaf__no_memory("conversation");
     }
-    d->said[d->count++] = (sheaf__message){ role, own, strlen(own) };
+    d->message[d->count++] = (sheaf__message){ role, own, strlen(own) };
     return NULL;
 }
 
@@ -240,15 +240,14 @@ static sheaf_status *with_pictures(char **out, const sheaf__dialogue *d, const c
 }
 
 static sheaf_status *put_question(sheaf__prompt *out, void **block, const sheaf__dialogue *d,
-                                  const sheaf__message *said, int64_t n)
+                                  const sheaf__message *message, int64_t n)
 {
     if (!d->codec->placed)
-        return sheaf__codec_messages(out, block, d->codec, said, n, d->picture != NULL);
+        return sheaf__codec_messages(out, block, d->codec, message, n, d->picture != NULL);
     int64_t *order = malloc(((size_t)d->shown.count + 1) * sizeof *order);
-    sheaf_status *st =
-        order == NULL
-            ? sheaf__no_memory("conversation")
-            : sheaf__codec_messages_with_pictures(out, block, order, d->codec, said, n, &d->shown);
+    sheaf_status *st = order == NULL ? sheaf__no_memory("conversation")
+                                     : sheaf__codec_messages_with_pictures(
+                                           out, block, order, d->codec, message, n, &d->shown);
     free(order);
     return st;
 }
@@ -260,22 +259,22 @@ sheaf_status *sheaf__dialogue_ask(sheaf__prompt *out, void **block, const sheaf_
                   before = sheaf__codec_keeps_turns(d->codec) ? d->count : first;
     char *question = NULL;
     sheaf_status *st = with_pictures(&question, d, query);
-    sheaf__message *said = st == NULL ? malloc((size_t)(before + 1) * sizeof *said) : NULL;
-    if (said == NULL) {
+    sheaf__message *message = st == NULL ? malloc((size_t)(before + 1) * sizeof *message) : NULL;
+    if (message == NULL) {
         free(question);
         return st != NULL ? st : sheaf__no_memory("conversation");
     }
     if (before > 0)
-        memcpy(said, d->said, (size_t)before * sizeof *said);
-    said[before] = (sheaf__message){ SHEAF__USER, question, strlen(question) };
-    st = put_question(out, block, d, said, before + 1);
+        memcpy(message, d->message, (size_t)before * sizeof *message);
+    message[before] = (sheaf__message){ SHEAF__USER, question, strlen(question) };
+    st = put_question(out, block, d, message, before + 1);
     if (st == NULL) {
         out->picture = d->picture;
         out->pictures = d->codec->placed ? d->pieces : d->picture != NULL;
         out->look = d->picture != NULL ? d->look : 0;
     }
     free(question);
-    free(said);
+    free(message);
     return st;
 }
 
@@ -354,7 +353,7 @@ static sheaf_status *write_down(char **out, const sheaf__dialogue *d, const char
     sheaf__json_begin(&j);
     sheaf__json_open(&j, "messages", '[');
     for (int64_t i = 0; i < d->count; i++)
-        sheaf__json_put(&j, "{ role:s content:s }", d->said[i].role, d->said[i].content);
+        sheaf__json_put(&j, "{ role:s content:s }", d->message[i].role, d->message[i].content);
     sheaf__json_close(&j, ']');
     if (shown > 0)
         sheaf__json_open(&j, "images", '[');
@@ -413,7 +412,7 @@ static sheaf_status *save(sheaf__dialogue *d, const char *path)
         st = check_own(d, path);
     if (st == NULL && d->count == 0)
         st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", path), "something to save"),
-                         "nothing was said yet");
+                         "the conversation is empty");
     TRY(st, write_down(&text, d, path));
     TRY(st, sheaf__file_write_whole(path, text, strlen(text)));
     const sheaf_hash held = sheaf__hash(text == NULL ? "" : text, text == NULL ? 0 : strlen(text));
@@ -510,11 +509,11 @@ static sheaf_status *place_pictures(sheaf__dialogue *d, const sheaf__viewing *vi
                                        .mark = { [SHEAF__MARK_BEGIN] = {
                                                      .token = SHEAF__PICTURE_HERE } } };
     sheaf__placed placed;
-    sheaf__record_pictures_from(&d->shown, d->said, d->count);
+    sheaf__record_pictures_from(&d->shown, d->message, d->count);
     for (int64_t i = 0; i < d->shown.count; i++) /* names only, not yet placeholders */
         d->shown.shown[i].columns = 0;
     sheaf_status *st =
-        sheaf__record_pictures_place(&placed, &form, d->said, d->count, &d->shown, false);
+        sheaf__record_pictures_place(&placed, &form, d->message, d->count, &d->shown, false);
     if (st != NULL)
         sheaf_try_this(st,
                        "in users' messages the name of each picture once (\"%s\", or its own, "
@@ -525,8 +524,8 @@ static sheaf_status *place_pictures(sheaf__dialogue *d, const sheaf__viewing *vi
     for (int64_t i = 0; i < d->count && st == NULL; i++) {
         if (placed.owned[i] == NULL)
             continue;
-        free((char *)d->said[i].content);
-        d->said[i] = placed.message[i];
+        free((char *)d->message[i].content);
+        d->message[i] = placed.message[i];
         placed.owned[i] = NULL;
     }
     sheaf__placed_release(&placed);
@@ -560,7 +559,7 @@ sheaf_status *sheaf__dialogue_load(sheaf__dialogue *d, const char *path, int64_t
 {
     sheaf__dialogue loaded = { .codec = d->codec };
     sheaf__text_record m = { 0 };
-    sheaf__message *said = NULL;
+    sheaf__message *message = NULL;
     json_t *record = NULL;
     sheaf_status *st = hash_of(&loaded.held, path);
     TRY(st, sheaf__json_load(&record, path));
@@ -572,19 +571,19 @@ sheaf_status *sheaf__dialogue_load(sheaf__dialogue *d, const char *path, int64_t
                                      ? sheaf__picture_parts_of(&d->codec->chat_encoder.form)
                                      : SHEAF__PARTS_BESIDE,
                                  false);
-    if (st == NULL && (said = malloc((size_t)m.messages * sizeof *said)) == NULL)
+    if (st == NULL && (message = malloc((size_t)m.messages * sizeof *message)) == NULL)
         st = sheaf__no_memory("conversation");
     if (st == NULL) {
-        sheaf__text_chat_messages(said, &m);
-        st = sheaf__codec_check_turns(said, m.messages);
+        sheaf__text_chat_messages(message, &m);
+        st = sheaf__codec_check_turns(message, m.messages);
     }
-    if (st == NULL && strcmp(said[m.messages - 1].role, SHEAF__USER) == 0)
+    if (st == NULL && strcmp(message[m.messages - 1].role, SHEAF__USER) == 0)
         st = sheaf_expected(sheaf_fail(SHEAF_E_DATA, "message %" PRId64, m.messages),
                             "an answer after the last question");
     TRY(st, load_all(&loaded, &m, path, number));
     if (st == NULL && (loaded.file = strdup(path)) == NULL)
         st = sheaf__no_memory("conversation");
-    free(said);
+    free(message);
     sheaf__text_record_release(&m);
     json_decref(record);
     if (st != NULL) {

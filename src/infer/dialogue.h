@@ -20,8 +20,8 @@
 
 typedef struct sheaf__dialogue {
     const sheaf__codec *codec; /* borrowed; templated */
-    sheaf__message *said;      /* [count] owned texts; a system message, if there is one, first,
-                               then user and assistant by turns */
+    sheaf__message *message;   /* [count] owned texts; a system message, if there is one, first,
+                            then user and assistant by turns */
     int64_t count;
     sheaf__picture *picture; /* followed by its pixels; NULL: none */
     char *image;             /* its absolute path */
@@ -61,7 +61,7 @@ sheaf_status *sheaf__dialogue_add_turn(sheaf__dialogue *d, const char *query, co
  * loaded from; without pictures that wait. Errors: SHEAF_E_ARG if another file is there, and for a
  * picture's path that is not UTF-8; SHEAF_E_DATA if another program has written that file since. */
 sheaf_status *sheaf__dialogue_save(sheaf__dialogue *d, const char *path);
-/* sheaf__dialogue_load - in place of what was said; the pictures are those of the file, or none:
+/* sheaf__dialogue_load - replaces the conversation; the pictures are those of the file, or none:
  * placed in any form of data/record_pictures.h, each where its name stands, else one by its path.
  * On failure nothing changes. Errors: SHEAF_E_DATA that names the message or the field; those of
  * the pictures. */

@@ -28,7 +28,7 @@ struct sheaf__engine {
     sheaf__engine_request *first, *last; /* that the leader has not seen */
     int64_t requests, waiting, active;   /* not over; of these that wait; answers */
     bool draining, closing, open, over;  /* over: the ranks have ended */
-    bool asked;                          /* another process is to end */
+    bool ends;                           /* another process is to end */
     sheaf_status *broken;                /* the ranks are gone */
 };
 
@@ -68,7 +68,7 @@ static sheaf_status *lead(sheaf__engine *e, const sheaf__member *m)
 {
     const int64_t length = e->o.positions, places = e->o.places;
     sheaf__slots_job job;
-    bool asked;
+    bool ends;
     sheaf_status *st =
         sheaf__slots_job_open(&job, m,
                               &(sheaf__slots_size){ .places = places,
@@ -76,7 +76,7 @@ static sheaf_status *lead(sheaf__engine *e, const sheaf__member *m)
                                                     .prompt = (length + places - 1) / places,
                                                     .asks = e->o.processes > 1 },
                               CHUNK, ready);
-    TRY(st, sheaf__lead_wait(&asked, m->model[0]->context, NULL)); /* could all of them open it? */
+    TRY(st, sheaf__lead_wait(&ends, m->model[0]->context, NULL)); /* could all of them open it? */
     if (st == NULL) {
         pthread_mutex_lock(&e->lock);
         e->job = &job;
@@ -296,7 +296,7 @@ sheaf_status *sheaf__engine_lost(bool *over, sheaf__engine *e)
 {
     pthread_mutex_lock(&e->lock);
     sheaf_status *st = e->broken == NULL ? NULL : sheaf_status_copy(e->broken);
-    *over = e->asked || st != NULL;
+    *over = e->ends || st != NULL;
     pthread_mutex_unlock(&e->lock);
     return st;
 }
@@ -332,12 +332,12 @@ static void take_new(sheaf__engine *e)
             sheaf__scheduler_add(e->job->scheduler, &q->s[i]);
 }
 
-static sheaf_status *too_late(const sheaf__engine_request *q, int64_t begun)
+static sheaf_status *too_late(const sheaf__engine_request *q, int64_t started)
 {
     return sheaf_try_this(
         sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_STOPPED, "waiting"),
                                    "an answer within %g seconds", q->engine->o.seconds),
-                    "%s", begun > 0 ? "too many answers" : "too many questions before"),
+                    "%s", started > 0 ? "too many answers" : "too many questions before"),
         "it again, later");
 }
 
@@ -346,11 +346,11 @@ static void end_answers(sheaf__engine_request *q)
 {
     const double most = q->engine->o.seconds;
     const bool late = most > 0 && sheaf__seconds() - q->arrived > most;
-    int64_t begun = 0;
+    int64_t started = 0;
     for (int64_t i = 0; i < q->answers.count; i++)
-        begun += !q->s[i].waits;
-    if (late && begun < q->answers.count && q->answers.failed == NULL)
-        q->answers.failed = too_late(q, begun);
+        started += !q->s[i].waits;
+    if (late && started < q->answers.count && q->answers.failed == NULL)
+        q->answers.failed = too_late(q, started);
     q->dropped = q->dropped || q->cancelled(q->context);
     for (int64_t i = 0; i < q->answers.count; i++) {
         if (!q->s[i].over && late)
@@ -396,7 +396,7 @@ static void finish(sheaf__engine_request *q)
 /* Answers that are over leave, requests with the last of them, and others begin. */
 static void tend(sheaf__engine *e)
 {
-    int64_t gone = 0, begun = 0, active = 0;
+    int64_t gone = 0, started = 0, active = 0;
     for (sheaf__engine_request *q = e->live; q != NULL; q = q->next)
         end_answers(q);
     sheaf__scheduler_leave(e->job->scheduler);
@@ -410,7 +410,7 @@ static void tend(sheaf__engine *e)
             active += !q->s[i].over && !q->s[i].waits;
         }
         const bool ends = !runs && sheaf__decoder_drop(e->decoder, &q->pictures);
-        begun += q->waits && !waits;
+        started += q->waits && !waits;
         q->waits = waits;
         *at = ends ? q->next : q;
         if (ends)
@@ -421,7 +421,7 @@ static void tend(sheaf__engine *e)
     }
     pthread_mutex_lock(&e->lock);
     e->requests -= gone;
-    e->waiting -= begun;
+    e->waiting -= started;
     e->active = active;
     pthread_cond_broadcast(&e->changed);
     pthread_mutex_unlock(&e->lock);
@@ -452,20 +452,20 @@ static void wait_for_work(sheaf__engine *e)
         pthread_cond_wait(&e->changed, &e->lock);
 }
 
-static void note_asked(sheaf__engine *e, bool asked)
+static void note_end(sheaf__engine *e, bool ends)
 {
     pthread_mutex_lock(&e->lock);
-    e->asked = e->asked || asked;
+    e->ends = e->ends || ends;
     pthread_mutex_unlock(&e->lock);
 }
 
 /* With nothing to compute: is another process to end? */
 static void ask_others(sheaf__engine *e)
 {
-    bool asked;
-    sheaf_status *st = sheaf__lead_wait(&asked, e->job->slots.model->context, NULL);
+    bool ends;
+    sheaf_status *st = sheaf__lead_wait(&ends, e->job->slots.model->context, NULL);
     note_lost(e, st);
-    note_asked(e, asked);
+    note_end(e, ends);
     sheaf_status_free(st);
 }
 
@@ -487,6 +487,6 @@ static void work(sheaf__engine *e)
         take_new(e);
         tend(e);
         sheaf__scheduler_step(e->job->scheduler);
-        note_asked(e, e->job->slots.stopped);
+        note_end(e, e->job->slots.stopped);
     }
 }

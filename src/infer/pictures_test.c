@@ -335,7 +335,7 @@ TEST(test_dialogue__a_file_that_names_no_place)
     fclose(f);
     open_dialogue(&d, &w, &c, "omnilmm");
     CHECK_OK(sheaf__dialogue_load(&d, at("one.json"), 1));
-    assert_string_equal(d.said[0].content, "<image>\nQ");
+    assert_string_equal(d.message[0].content, "<image>\nQ");
     sheaf__prompt prompt;
     void *block;
     CHECK_OK(sheaf__dialogue_ask(&prompt, &block, &d, "R"));

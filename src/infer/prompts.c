@@ -105,22 +105,22 @@ static sheaf_status *take_pictures(sheaf__prompt_about *about, sheaf__prompt *pr
 }
 
 sheaf_status *sheaf__prompts_add_pictures(sheaf__prompts *p, const sheaf__codec *w,
-                                          const sheaf__message *said, int64_t n,
+                                          const sheaf__message *message, int64_t n,
                                           const char *expected, sheaf__record_pictures *pictures)
 {
-    sheaf__record_pictures_from(pictures, said, n);
+    sheaf__record_pictures_from(pictures, message, n);
     int64_t *order = malloc(((size_t)pictures->count + 1) * sizeof *order);
     sheaf__prompt prompt;
     sheaf__prompt_about about = { 0 };
     bool lost = false;
     sheaf_status *st =
-        order == NULL ? sheaf__no_memory("prompts") : sheaf__codec_check_messages(w, said, n);
+        order == NULL ? sheaf__no_memory("prompts") : sheaf__codec_check_messages(w, message, n);
     TRY(st,
-        sheaf__codec_messages_with_pictures(&prompt, &about.block, order, w, said, n, pictures));
+        sheaf__codec_messages_with_pictures(&prompt, &about.block, order, w, message, n, pictures));
     if (st == NULL && pictures->count > 0)
         st = take_pictures(&about, &prompt, pictures, order);
     if (st == NULL) {
-        about.text = copy(&lost, said[n - 1].content);
+        about.text = copy(&lost, message[n - 1].content);
         about.expected = copy(&lost, expected);
         about.image = about.nviewed > 0 ? copy(&lost, about.viewed[0].path) : NULL;
         p->laid_out = true;
@@ -142,9 +142,9 @@ static void viewing_of(sheaf__viewing *out, sheaf__prompts *p, const sheaf__code
 }
 
 /* The same with the pictures' paths. */
-static sheaf_status *add_shown(sheaf__prompts *p, const sheaf__codec *w, const sheaf__message *said,
-                               int64_t n, const char *expected, const char *const *image,
-                               int64_t images)
+static sheaf_status *add_shown(sheaf__prompts *p, const sheaf__codec *w,
+                               const sheaf__message *message, int64_t n, const char *expected,
+                               const char *const *image, int64_t images)
 {
     sheaf__viewing viewing;
     sheaf__record_pictures pictures = { 0 };
@@ -156,7 +156,7 @@ static sheaf_status *add_shown(sheaf__prompts *p, const sheaf__codec *w, const s
         st = sheaf__record_pictures_add(&pictures, image[i], &viewing);
     }
     if (st == NULL)
-        return sheaf__prompts_add_pictures(p, w, said, n, expected, &pictures);
+        return sheaf__prompts_add_pictures(p, w, message, n, expected, &pictures);
     sheaf__record_pictures_release(&pictures);
     return st;
 }
@@ -186,27 +186,28 @@ static sheaf_status *view_image(sheaf__prompts *p, const sheaf__codec *w, const 
 }
 
 sheaf_status *sheaf__prompts_add(sheaf__prompts *p, const sheaf__codec *w,
-                                 const sheaf__message *said, int64_t n, bool text,
+                                 const sheaf__message *message, int64_t n, bool text,
                                  const char *expected, const char *const *image, int64_t images)
 {
     sheaf__prompt prompt;
     void *block;
     if (w->placed)
-        return add_shown(p, w, said, n, expected, image, images);
-    sheaf_status *st = text ? sheaf__codec_text(&prompt, &block, w, said, n, images > 0)
-                            : sheaf__codec_messages(&prompt, &block, w, said, n, images > 0);
+        return add_shown(p, w, message, n, expected, image, images);
+    sheaf_status *st = text ? sheaf__codec_text(&prompt, &block, w, message, n, images > 0)
+                            : sheaf__codec_messages(&prompt, &block, w, message, n, images > 0);
     p->laid_out |= !text && w->chat != NULL;
-    TRY(st, add(p, &prompt, block, said[n - 1].content, expected, images > 0 ? image[0] : NULL));
+    TRY(st, add(p, &prompt, block, message[n - 1].content, expected, images > 0 ? image[0] : NULL));
     return st == NULL ? view_image(p, w, image, images) : st;
 }
 
 sheaf_status *sheaf__prompts_add_text(sheaf__prompts *p, const sheaf__codec *w, const char *text,
                                       const char *system, const char *const *image, int64_t images)
 {
-    const sheaf__message said[] = { { SHEAF__SYSTEM, system, system == NULL ? 0 : strlen(system) },
-                                    { SHEAF__USER, text, strlen(text) } };
+    const sheaf__message message[] = { { SHEAF__SYSTEM, system,
+                                         system == NULL ? 0 : strlen(system) },
+                                       { SHEAF__USER, text, strlen(text) } };
     const bool alone = system == NULL;
-    return sheaf__prompts_add(p, w, said + alone, 2 - alone, true, NULL, image, images);
+    return sheaf__prompts_add(p, w, message + alone, 2 - alone, true, NULL, image, images);
 }
 
 static sheaf_status *add_ids(sheaf__prompts *p, int32_t *ids, int64_t n, const char *expected)

@@ -50,19 +50,19 @@ void sheaf__prompts_release(sheaf__prompts *prompts);
 /* sheaf__prompts_add_pictures - appends messages with pictures, which it takes over; for a codec
  * that is `placed`. */
 sheaf_status *sheaf__prompts_add_pictures(sheaf__prompts *prompts, const sheaf__codec *codec,
-                                          const sheaf__message *said, int64_t n,
+                                          const sheaf__message *message, int64_t n,
                                           const char *expected, sheaf__record_pictures *pictures);
 /* sheaf__prompts_pieces - a list (free() it) of the *n pieces of the pictures: sizes without
  * pixels. */
 sheaf_status *sheaf__prompts_pieces(sheaf__picture **out, int64_t *n, const sheaf__viewed *viewed,
                                     int64_t pictures);
 /* sheaf__prompts_add... - append a prompt with pictures image[0..images): a conversation that ends
- * with the question said[n - 1] (`text`: a single text, laid out only if the codec is templated), a
- * text, turns of CogVLM's and CogAgent's templates (the last answer is expected), or ids, as a list
- * or as text, "1,2,3". `expected` is the answer to compare with; it and `system` may be NULL.
- * Errors: SHEAF_E_UNSUPPORTED for more pictures than the model reads. */
+ * with the question message[n - 1] (`text`: a single text, laid out only if the codec is
+ * templated), a text, turns of CogVLM's and CogAgent's templates (the last answer is expected), or
+ * ids, as a list or as text, "1,2,3". `expected` is the answer to compare with; it and `system` may
+ * be NULL. Errors: SHEAF_E_UNSUPPORTED for more pictures than the model reads. */
 sheaf_status *sheaf__prompts_add(sheaf__prompts *prompts, const sheaf__codec *codec,
-                                 const sheaf__message *said, int64_t n, bool text,
+                                 const sheaf__message *message, int64_t n, bool text,
                                  const char *expected, const char *const *image, int64_t images);
 sheaf_status *sheaf__prompts_add_text(sheaf__prompts *prompts, const sheaf__codec *codec,
                                       const char *text, const char *system,

@@ -15,7 +15,7 @@
 
 /* The messages up to the one to answer, and the expected answer. */
 typedef struct request {
-    sheaf__message *said; /* [n], the last one is the question; borrowed from the record */
+    sheaf__message *message; /* [n], the last one is the question; borrowed from the record */
     int64_t n;
     const char *expected;      /* NULL: none */
     bool text;                 /* a plain prompt, the last of them, not a conversation */
@@ -50,7 +50,7 @@ static sheaf_status *whole_text(const char *text, size_t size, const char *what)
  * answers are C strings. */
 static sheaf_status *take_expected(request *out, const char *field)
 {
-    const sheaf__message *last = &out->said[out->n - 1];
+    const sheaf__message *last = &out->message[out->n - 1];
     sheaf__text_piece answer = { last->content, last->size };
     if (out->n < 2 || strcmp(last->role, SHEAF__ASSISTANT) != 0)
         return NULL;
@@ -80,30 +80,31 @@ static sheaf_status *read_request(request *out, json_t *record, const char *syst
             sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "field 'tokens'"),
                                        "a prompt as text or as tokens, one of the two"),
                         "both in one record"),
-            "take one of them out: which is to be answered is not said");
+            "take one of them out: only one can be answered");
     sheaf_status *st = is_list(record)
                            ? sheaf__text_record_list(&out->record, record, pictures, whole)
                            : sheaf__text_record_prompt(&out->record, record, pictures);
     if (st == NULL && r->tools != NULL)
         st = sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "'tools'"),
-                            "no tools: prompts are asked without them");
-    if (st == NULL && (out->said = malloc((size_t)(r->messages + 2) * sizeof *out->said)) == NULL)
+                            "no tools: prompts have none");
+    if (st == NULL &&
+        (out->message = malloc((size_t)(r->messages + 2) * sizeof *out->message)) == NULL)
         st = sheaf__no_memory("prompts");
     if (st != NULL)
         return st;
     out->text = r->messages == 0;
     if (system != NULL && (out->text || !is_system(r->message[0].role)))
-        out->said[out->n++] = (sheaf__message){ SHEAF__SYSTEM, system, strlen(system) };
+        out->message[out->n++] = (sheaf__message){ SHEAF__SYSTEM, system, strlen(system) };
     if (!out->text) {
-        sheaf__text_chat_messages(out->said + out->n, r);
+        sheaf__text_chat_messages(out->message + out->n, r);
         out->n += r->messages;
         for (int64_t i = 0; i < out->n; i++) /* most templates know the older name only */
-            if (strcmp(out->said[i].role, SHEAF__DEVELOPER) == 0 &&
+            if (strcmp(out->message[i].role, SHEAF__DEVELOPER) == 0 &&
                 (w->chat == NULL || !sheaf__chat_knows_role(w->chat, SHEAF__DEVELOPER)))
-                out->said[i].role = SHEAF__SYSTEM;
+                out->message[i].role = SHEAF__SYSTEM;
         return whole ? NULL : take_expected(out, sheaf__text_form_name(r->form));
     }
-    out->said[out->n++] = (sheaf__message){ SHEAF__USER, r->prompt, r->prompt_size };
+    out->message[out->n++] = (sheaf__message){ SHEAF__USER, r->prompt, r->prompt_size };
     out->expected = r->text_size == 0 ? NULL : r->text;
     TRY(st, whole_text(r->prompt, r->prompt_size, "field 'prompt'"));
     TRY(st, whole_text(r->text, r->text_size, "field 'completion'"));
@@ -112,7 +113,7 @@ static sheaf_status *read_request(request *out, json_t *record, const char *syst
 
 static void release_request(request *r)
 {
-    free(r->said);
+    free(r->message);
     sheaf__text_record_release(&r->record);
 }
 
@@ -123,8 +124,9 @@ sheaf_status *sheaf__prompts_messages(sheaf__prompts *p, const sheaf__codec *w, 
     request a;
     sheaf_status *st = read_request(&a, record, system, w, whole);
     if (whole)
-        TRY(st, sheaf__codec_open_arguments(w, json_object_get(record, "messages"), a.said, a.n));
-    TRY(st, sheaf__prompts_add(p, w, a.said, a.n, false, a.expected, image, images));
+        TRY(st,
+            sheaf__codec_open_arguments(w, json_object_get(record, "messages"), a.message, a.n));
+    TRY(st, sheaf__prompts_add(p, w, a.message, a.n, false, a.expected, image, images));
     release_request(&a);
     return st;
 }
@@ -172,9 +174,9 @@ static sheaf_status *add_asked(lines *l, json_t *record)
     if (expected != NULL)
         a.expected = expected;
     if (st == NULL && w->placed)
-        st = sheaf__prompts_add_pictures(p, w, a.said, a.n, a.expected, &pictures);
+        st = sheaf__prompts_add_pictures(p, w, a.message, a.n, a.expected, &pictures);
     else if (st == NULL)
-        st = sheaf__prompts_add(p, w, a.said, a.n, a.text, a.expected, NULL, 0);
+        st = sheaf__prompts_add(p, w, a.message, a.n, a.text, a.expected, NULL, 0);
     sheaf__record_pictures_release(&pictures);
     free(expected);
     release_request(&a);

@@ -39,9 +39,9 @@ sheaf_status *sheaf__chat_encoder_marks(sheaf__chat_encoder *encoder, const shea
         encoder->mark[i] = -1;
         if (token == NULL)
             continue;
-        const json_t *said = encoder->tokenizer == NULL ? json_object_get(object, key) : NULL;
+        const json_t *value = encoder->tokenizer == NULL ? json_object_get(object, key) : NULL;
         int64_t id = encoder->tokenizer != NULL ? sheaf__tokenizer_find(encoder->tokenizer, token)
-                     : json_is_integer(said)    ? json_integer_value(said)
+                     : json_is_integer(value)   ? json_integer_value(value)
                                                 : -1;
         const int64_t least = encoder->tokenizer == NULL ? 256 : 0;
         if (id < least || id >= config->vocab)
@@ -244,7 +244,7 @@ static sheaf_status *render(sheaf__rendered *out, const sheaf__chat_encoder *s,
     const sheaf__chat_options how = { .generation_prompt = prompt,
                                       .answers = !prompt,
                                       .thinking = s->form.thoughts_said ? SHEAF__THINKING_BY_ANSWER
-                                                                        : SHEAF__THINKING_UNSAID,
+                                                                        : SHEAF__THINKING_UNSET,
                                       .bos = bytes ? BYTE_BOS : s->bos,
                                       .eos = bytes ? BYTE_EOS : s->eos };
     if (!system)
@@ -296,26 +296,27 @@ void sheaf__chat_ids_release(sheaf__chat_ids *s)
 /* ---- labels ---- */
 
 void sheaf__chat_ids_targets(int32_t *target, int32_t *behind, int32_t none,
-                             const sheaf__chat_encoder *encoder, const sheaf__chat_ids *said,
+                             const sheaf__chat_encoder *encoder, const sheaf__chat_ids *encoded,
                              bool (*message_counts)(const void *self, int64_t message),
                              const void *self)
 {
-    for (int64_t i = 0; i < said->count; i++)
+    for (int64_t i = 0; i < encoded->count; i++)
         target[i] = none;
     *behind = none;
     int64_t at = 0;
-    for (int64_t k = 0; k < said->text.spans; k++) {
-        const sheaf_span *span = &said->text.span[k];
+    for (int64_t k = 0; k < encoded->text.spans; k++) {
+        const sheaf_span *span = &encoded->text.span[k];
         if (span->kind != SHEAF_SPAN_ANSWER)
             continue;
-        while (at < said->count && said->where[at].end <= span->begin)
+        while (at < encoded->count && encoded->where[at].end <= span->begin)
             at++;
         const bool counts = message_counts == NULL || message_counts(self, span->message);
-        for (; at < said->count && said->where[at].begin < span->end; at++)
-            if (counts && said->where[at].begin < said->where[at].end)
-                target[at] = said->id[at];
-        if (!counts || !sheaf__chat_is_open(encoder->chat, &said->text, k))
+        for (; at < encoded->count && encoded->where[at].begin < span->end; at++)
+            if (counts && encoded->where[at].begin < encoded->where[at].end)
+                target[at] = encoded->id[at];
+        if (!counts || !sheaf__chat_is_open(encoder->chat, &encoded->text, k))
             continue;
-        *(at < said->count ? &target[at] : behind) = encoder->eos_id >= 0 ? encoder->eos_id : none;
+        *(at < encoded->count ? &target[at] : behind) =
+            encoder->eos_id >= 0 ? encoder->eos_id : none;
     }
 }

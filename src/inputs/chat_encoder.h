@@ -38,13 +38,13 @@ typedef struct sheaf__chat_ids {
  * as their tokens. Thread-safe. */
 sheaf_status *sheaf__chat_encode(sheaf__chat_ids *out, const sheaf__chat_encoder *encoder,
                                  const sheaf__placed *placed, bool prompt);
-void sheaf__chat_ids_release(sheaf__chat_ids *said);
+void sheaf__chat_ids_release(sheaf__chat_ids *encoded);
 
 /* sheaf__chat_ids_targets - labels: target[i] is the label of position i, or `none`. An answer is
  * labelled with its end mark; where the template writes none, eos is the label after it, in place
  * of the next message's first token (or *behind, which stays unset otherwise, at the end of the
  * text). `message_counts` selects messages by number; NULL: all. */
 void sheaf__chat_ids_targets(int32_t *target, int32_t *behind, int32_t none,
-                             const sheaf__chat_encoder *encoder, const sheaf__chat_ids *said,
+                             const sheaf__chat_encoder *encoder, const sheaf__chat_ids *encoded,
                              bool (*message_counts)(const void *self, int64_t message),
                              const void *self);

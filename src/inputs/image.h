@@ -60,7 +60,7 @@ typedef struct sheaf_image_decoding {
     bool on_white;
     /* Width and height alone, from the headers: pixels stay NULL, and damage behind them unseen. */
     bool size_only;
-    /* NULL: it is. Else asked between rows of a PNG or JPEG; true ends it with SHEAF_E_STOPPED. */
+    /* NULL: it is. Else called between rows of a PNG or JPEG; true ends it with SHEAF_E_STOPPED. */
     bool (*unwanted)(void *self);
     void *self;
     /* A lock of threads that decode in parallel: one large picture at a time, with it held, as each

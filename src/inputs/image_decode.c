@@ -35,14 +35,14 @@ void sheaf__image_lay(uint8_t *out, const uint8_t *rgba, int64_t pixels)
 
 sheaf_status *sheaf__image_stopped(void)
 {
-    return sheaf_found(sheaf_fail(SHEAF_E_STOPPED, "image data"), "nobody waits for it any more");
+    return sheaf_found(sheaf_fail(SHEAF_E_STOPPED, "image data"), "its request was cancelled");
 }
 
-sheaf_status *sheaf__image_damaged(const char *kind, const char *library, const char *said)
+sheaf_status *sheaf__image_damaged(const char *kind, const char *library, const char *reason)
 {
     sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "image data");
     sheaf_expected(st, "a %s without damage", kind);
-    return sheaf_found(st, "%s says: %s", library, said);
+    return sheaf_found(st, "%s says: %s", library, reason);
 }
 
 sheaf_status *sheaf__image_cut_short(const sheaf__image_in *in, int64_t row, int64_t rows)
@@ -78,8 +78,8 @@ int sheaf__image_orientation(const uint8_t *exif, size_t size)
     const size_t at = number(exif + 4, 4, big);
     if (at > size - 2)
         return 1;
-    const size_t capacity = (size - at - 2) / 12, said = number(exif + at, 2, big),
-                 n = said < capacity ? said : capacity;
+    const size_t capacity = (size - at - 2) / 12, declared = number(exif + at, 2, big),
+                 n = declared < capacity ? declared : capacity;
     for (size_t i = 0; i < n; i++) {
         const uint8_t *entry = exif + at + 2 + 12 * i;
         const uint32_t type = number(entry + 2, 2, big);

@@ -40,7 +40,7 @@ static inline bool sheaf__image_unwanted(const sheaf__image_in *in)
 }
 sheaf_status *sheaf__image_stopped(void);
 /* sheaf__image_damaged - the error with the message of the format's library. */
-sheaf_status *sheaf__image_damaged(const char *kind, const char *library, const char *said);
+sheaf_status *sheaf__image_damaged(const char *kind, const char *library, const char *reason);
 /* sheaf__image_cut_short - the file ends at `row` of `rows` (0: before they are known). */
 sheaf_status *sheaf__image_cut_short(const sheaf__image_in *in, int64_t row, int64_t rows);
 /* sheaf__image_orientation - from EXIF data (a TIFF header and its first directory), with or

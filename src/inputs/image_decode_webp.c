@@ -17,10 +17,10 @@ static sheaf_status *damaged(VP8StatusCode code)
         [VP8_STATUS_USER_ABORT] = "stopped",
         [VP8_STATUS_NOT_ENOUGH_DATA] = "the data ends early",
     };
-    const char *said = (size_t)code < sizeof words / sizeof *words ? words[code] : NULL;
+    const char *reason = (size_t)code < sizeof words / sizeof *words ? words[code] : NULL;
     if (code == VP8_STATUS_OUT_OF_MEMORY)
         return sheaf__no_memory("out of memory");
-    return sheaf__image_damaged("WebP", "libwebp", said == NULL ? "not a picture" : said);
+    return sheaf__image_damaged("WebP", "libwebp", reason == NULL ? "not a picture" : reason);
 }
 
 /* Decodes it at its place on the canvas.

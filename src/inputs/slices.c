@@ -154,7 +154,7 @@ sheaf_status *sheaf__fit_pixels(sheaf__sliced *out, int64_t width, int64_t heigh
         out->width = (int64_t)ceil(w * by / side) * unit;
         out->height = (int64_t)ceil(h * by / side) * unit;
     }
-    if (out->width == 0 || out->height == 0) /* no area is asked for */
+    if (out->width == 0 || out->height == 0) /* no area is requested */
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "image"),
                                           "sides of at least %" PRId64 " pixels", (unit + 1) / 2),
                            "%" PRId64 " x %" PRId64, width, height);

@@ -17,7 +17,7 @@ typedef struct compared {
 } compared;
 
 /* Given by a flag. An empty text is not given. */
-static bool said(const compared *c, const char *name)
+static bool given(const compared *c, const char *name)
 {
     const sheaf__setting *o = sheaf__setting_find(c->table, name);
     const char *text =
@@ -121,7 +121,7 @@ static sheaf_status *take_numbers(const compared *c)
             st = sheaf__no_memory("the config of `adapter`");
         else if (!named(c, name))
             sheaf_status_free(sheaf__setting_set(o, its, name));
-        else if (said(c, name) && (numbers[i].pattern == NULL || !said(c, numbers[i].pattern)) &&
+        else if (given(c, name) && (numbers[i].pattern == NULL || !given(c, numbers[i].pattern)) &&
                  strcmp(mine, its) != 0 && strcmp(mine, stored) != 0)
             st = differs(c, name, its);
         free(mine);
@@ -141,7 +141,7 @@ static sheaf_status *take_numbers(const compared *c)
 static sheaf_status *say_lists(sheaf_lora_options *out, const compared *c)
 {
     const sheaf_train_options *o = c->o;
-    const bool ranks = said(c, "lora-rank-pattern"), alphas = said(c, "lora-alpha-pattern");
+    const bool ranks = given(c, "lora-rank-pattern"), alphas = given(c, "lora-alpha-pattern");
     const struct {
         const char *name, *text;
         sheaf_status *(*set)(sheaf_lora_options *out, const char *text);
@@ -152,18 +152,18 @@ static sheaf_status *say_lists(sheaf_lora_options *out, const compared *c)
                   { "modules-to-save", o->modules_to_save, sheaf__lora_set_saved, false } };
     sheaf_status *st = NULL;
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
-        const bool is_said = said(c, lists[i].name);
-        if (is_said || (lists[i].with_targets && said(c, "lora-targets")))
-            TRY(st,
-                sheaf_in(lists[i].set(out, is_said ? lists[i].text : NULL), "`%s`", lists[i].name));
+        const bool is_given = given(c, lists[i].name);
+        if (is_given || (lists[i].with_targets && given(c, "lora-targets")))
+            TRY(st, sheaf_in(lists[i].set(out, is_given ? lists[i].text : NULL), "`%s`",
+                             lists[i].name));
     }
     if (ranks) {
-        out->rank = said(c, "lora-rank") ? o->lora_rank : ANY_RANK;
+        out->rank = given(c, "lora-rank") ? o->lora_rank : ANY_RANK;
         TRY(st, sheaf_in(sheaf__lora_set_pattern(&out->rank_pattern, o->lora_rank_pattern, true),
                          "`lora-rank-pattern`"));
     }
     if (alphas) {
-        out->alpha = said(c, "lora-alpha") ? o->lora_alpha : ANY_ALPHA;
+        out->alpha = given(c, "lora-alpha") ? o->lora_alpha : ANY_ALPHA;
         TRY(st, sheaf_in(sheaf__lora_set_pattern(&out->alpha_pattern, o->lora_alpha_pattern, false),
                          "`lora-alpha-pattern`"));
     }
@@ -222,7 +222,7 @@ static sheaf_status *check_lists(const compared *c)
                   { "lora-alpha-pattern", modules && same_values(c->is, other, true) },
                   { "modules-to-save", modules && same_saved(c, other) } };
     for (size_t i = 0; st == NULL && i < sizeof lists / sizeof *lists; i++)
-        if (said(c, lists[i].flag) && !lists[i].same)
+        if (given(c, lists[i].flag) && !lists[i].same)
             st = differs(c, lists[i].flag, NULL);
     sheaf_status_free(none);
     sheaf_lora_free(other);

@@ -17,20 +17,20 @@ static sheaf_answer *new_answer(const sheaf__continuation *c, int64_t best)
         return NULL;
     int32_t *at = (int32_t *)(answer + 1);
     answer->best = best;
-    answer->said = *c;
-    answer->said.ids = memcpy(at, c->ids, n * sizeof *at);
+    answer->output = *c;
+    answer->output.ids = memcpy(at, c->ids, n * sizeof *at);
     if (c->logprob != NULL) {
-        answer->said.logprob = memcpy(at + n, c->logprob, n * sizeof *at);
-        answer->said.best_ids = memcpy(at + 2 * n, c->best_ids, many * sizeof *at);
-        answer->said.best_logprob = memcpy(at + 2 * n + many, c->best_logprob, many * sizeof *at);
+        answer->output.logprob = memcpy(at + n, c->logprob, n * sizeof *at);
+        answer->output.best_ids = memcpy(at + 2 * n, c->best_ids, many * sizeof *at);
+        answer->output.best_logprob = memcpy(at + 2 * n + many, c->best_logprob, many * sizeof *at);
     }
     return answer;
 }
 
 const int32_t *sheaf_answer_tokens(const sheaf_answer *answer, int64_t *n)
 {
-    *n = answer->said.n;
-    return answer->said.ids;
+    *n = answer->output.n;
+    return answer->output.ids;
 }
 
 const char *sheaf_answer_text(const sheaf_answer *answer)
@@ -40,22 +40,22 @@ const char *sheaf_answer_text(const sheaf_answer *answer)
 
 sheaf_ending sheaf_answer_ending(const sheaf_answer *answer)
 {
-    return answer->said.ending;
+    return answer->output.ending;
 }
 
 const float *sheaf_answer_logprobs(const sheaf_answer *answer)
 {
-    return answer->said.logprob;
+    return answer->output.logprob;
 }
 
 const int32_t *sheaf_answer_top(const sheaf_answer *answer, int64_t i, int64_t *n,
                                 const float **logprobs)
 {
     const bool there =
-        answer->said.logprob != NULL && answer->best > 0 && i >= 0 && i < answer->said.n;
+        answer->output.logprob != NULL && answer->best > 0 && i >= 0 && i < answer->output.n;
     *n = there ? answer->best : 0;
-    *logprobs = there ? answer->said.best_logprob + i * answer->best : NULL;
-    return there ? answer->said.best_ids + i * answer->best : NULL;
+    *logprobs = there ? answer->output.best_logprob + i * answer->best : NULL;
+    return there ? answer->output.best_ids + i * answer->best : NULL;
 }
 
 void sheaf_answer_free(sheaf_answer *answer)
@@ -120,7 +120,7 @@ static sheaf_status *generate(sheaf__answers *answers, const job *w, sheaf__mode
         sheaf_status_free(sheaf__lead_close(model->context));
     TRY(st, sheaf__generate(answers->output, model, w->prompt, w->count, how));
     if (st != NULL && sheaf_status_code(st) == SHEAF_E_STOPPED && w->a->partial) {
-        sheaf_status_free(st); /* on all ranks alike */
+        sheaf_status_free(st); /* the same on all ranks */
         st = NULL;
     }
     if (st == NULL) {

@@ -160,8 +160,8 @@ const char *sheaf_chat_said(const sheaf_chat *c, int64_t i, const char **role)
     if (i < 0 || i >= c->talk.count)
         return NULL;
     if (role != NULL)
-        *role = c->talk.said[i].role;
-    return c->talk.said[i].content;
+        *role = c->talk.message[i].role;
+    return c->talk.message[i].content;
 }
 
 /* ---- questions ---- */
@@ -187,7 +187,7 @@ static sheaf_status *advise(sheaf_status *st, const sheaf_chat *c, const char *q
         return st;
     sheaf_status *alone = make_prompt(&prompt, &block, c, question, a, true);
     if (alone == NULL)
-        sheaf_try_this(st, "/reset, which forgets what was said; or a larger `max-length`");
+        sheaf_try_this(st, "/reset, which clears the conversation; or a larger `max-length`");
     sheaf_status_free(alone);
     free(block);
     return st;

@@ -36,11 +36,11 @@ typedef struct work {
     _Atomic(sheaf_status *) failed; /* of the logits callback */
     atomic_int enough;
     /* with o.save_logits: */
-    sheaf_file file;     /* open in all writing processes */
-    int64_t at;          /* offset of the logits in it */
-    bool created, begun; /* errors of this process; of all */
-    char *partial;       /* its path */
-    int lock;            /* of the process that created it */
+    sheaf_file file;       /* open in all writing processes */
+    int64_t at;            /* offset of the logits in it */
+    bool created, started; /* errors of this process; of all */
+    char *partial;         /* its path */
+    int lock;              /* of the process that created it */
 } work;
 
 /* ---- a file of logits, renamed once it is complete ---- */
@@ -111,15 +111,15 @@ static sheaf_status *begin_logits(work *w)
             sheaf_try_this(st, "an output on a file system that all hosts share");
     }
     st = sheaf__all_agree(all, st);
-    w->begun = st == NULL;
-    return w->begun ? NULL : drop_logits(w, st);
+    w->started = st == NULL;
+    return w->started ? NULL : drop_logits(w, st);
 }
 
 /* `st`: earlier status, consumed. */
 static sheaf_status *finish_logits(work *w, sheaf_status *st)
 {
     sheaf_comm *all = w->m->all;
-    if (!w->begun)
+    if (!w->started)
         return st;
     sheaf__activity_phase(sheaf_comm_activity(all), "finishing");
     st = sheaf__all_agree(all, close_logits(w, st));
@@ -385,10 +385,10 @@ static sheaf_status *check_memory(const work *w)
     if (!sheaf__process_checks_memory(m->all, &share))
         return NULL;
     const int64_t rows = sheaf_data_rows(w->rows);
-    const sheaf_plan_generation asked = sheaf__model_layout(
+    const sheaf_plan_generation request = sheaf__model_layout(
         m, w->o.micro_batch < rows ? w->o.micro_batch : rows, sheaf_data_seq(w->rows));
     return sheaf_fits_evaluate(
-        &asked, w->rows, w->o.take != NULL || w->o.save_logits != NULL,
+        &request, w->rows, w->o.take != NULL || w->o.save_logits != NULL,
         &(sheaf_fits_options){ .force = m->o.force, .share = share, .events = w->o.events });
 }
 

@@ -193,11 +193,11 @@ void sheaf__generation_config_sampling(sheaf__sampling *out, const sheaf__genera
                                        const sheaf_model_generate_options *o,
                                        const sheaf_events *events)
 {
-    const bool asked = o->temperature > 0 || o->top_p > 0 || o->top_k != 0,
-               sampled = o->sampled != 0 ? o->sampled > 0 : asked || g->do_sample > 0;
+    const bool requested = o->temperature > 0 || o->top_p > 0 || o->top_k != 0,
+               sampled = o->sampled != 0 ? o->sampled > 0 : requested || g->do_sample > 0;
     /* transformers' default of top_k applies only if the file has do_sample, not to flags of
      * sampling */
-    const int64_t top_k = !asked && g->do_sample > 0 ? 50 : 0;
+    const int64_t top_k = !requested && g->do_sample > 0 ? 50 : 0;
     const double temperature = first_named(o->temperature, g->temperature, 1);
     out->greedy = !sampled || temperature == 0;
     out->temperature = (float)temperature;

@@ -440,7 +440,7 @@ static void put_catalog(info *t, const sheaf_verify_report *r, bool sizes)
     const struct {
         const char *key;
         int64_t value;
-        bool is; /* known, or not said elsewhere */
+        bool is; /* known, or printed nowhere else */
     } counts[] = { { "tp", c->tp, c->tp > 0 },
                    { "pp", c->pp, c->pp > 0 },
                    { "dp", c->dp, c->dp > 0 },

@@ -37,13 +37,13 @@ static void release_steps(steps *s)
 }
 
 static sheaf_status *another_quantize(const char *path, const sheaf__run_export_result *e,
-                                      sheaf_quantize asked)
+                                      sheaf_quantize requested)
 {
     sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "%s: `quantize`", path);
     sheaf_expected(st, "%s, as it was trained on %s", sheaf__quantize_choices[e->quantize].name,
                    e->base);
-    sheaf_found(st, "%s", sheaf__quantize_choices[asked].name);
-    return sheaf_try_this(st, "without `quantize`, and runs that quantised their base alike");
+    sheaf_found(st, "%s", sheaf__quantize_choices[requested].name);
+    return sheaf_try_this(st, "without `quantize`, and runs that quantised their base in one way");
 }
 
 static sheaf_status *write_step(steps *s, int i, const char *path,
@@ -251,10 +251,10 @@ static sheaf_status *check_base(const sheaf_weights_merge_options *how, const st
 }
 
 static sheaf_status *merge(sheaf_weights_merge_report *out,
-                           const sheaf_weights_merge_options *asked)
+                           const sheaf_weights_merge_options *requested)
 {
-    sheaf_weights_merge_options how = *asked;
-    steps taken = { .names = { .to = asked->events } };
+    sheaf_weights_merge_options how = *requested;
+    steps taken = { .names = { .to = requested->events } };
     *out = (sheaf_weights_merge_report){ 0 };
     sheaf_status *st = take_steps(&taken, &how, out);
     if (taken.names.count > 0)

@@ -179,11 +179,11 @@ static sheaf_status *fits(const sheaf_model *m, int64_t batch, int64_t seq, int6
     double share;
     if (!sheaf__process_checks_memory(m->all, &share))
         return NULL;
-    sheaf_plan_generation asked = sheaf__model_layout(m, batch, seq);
-    asked.prompt = prompt;
-    asked.pictures = pictures;
+    sheaf_plan_generation request = sheaf__model_layout(m, batch, seq);
+    request.prompt = prompt;
+    request.pictures = pictures;
     return sheaf_fits_generate(
-        &asked,
+        &request,
         &(sheaf_fits_options){ .force = m->o.force, .share = share, .events = m->o.events });
 }
 

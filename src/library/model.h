@@ -33,7 +33,7 @@ struct sheaf_model {
 };
 
 struct sheaf_answer {
-    sheaf__continuation said;
+    sheaf__continuation output;
     int64_t best;
     char *text;
 };

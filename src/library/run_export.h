@@ -34,7 +34,7 @@ sheaf_status *sheaf__run_export(sheaf__run_export_result *out,
 sheaf_status *sheaf__run_export_count(int64_t *tensors, int64_t *bytes, const char *dst);
 void sheaf__run_export_result_release(sheaf__run_export_result *exported);
 
-/* Temporary exports, and what each was made from: what is said to `events` about them, or by a
+/* Temporary exports, and what each was made from: messages to `events` about them, or by a
  * status, names that. A path that another one begins with stands behind it. */
 typedef struct sheaf__run_export_names {
     const sheaf_events *to;

@@ -521,11 +521,11 @@ void sheaf__train_dtype(sheaf_train_options *o, const sheaf_events *events)
     sheaf__opened_close(&opened);
 }
 
-sheaf_dtype sheaf__run_model_dtype(const sheaf__run_model *run, sheaf_dtype asked,
+sheaf_dtype sheaf__run_model_dtype(const sheaf__run_model *run, sheaf_dtype requested,
                                    const sheaf_config *config, const sheaf_events *events)
 {
-    if (asked != SHEAF_BOOL)
-        return asked;
+    if (requested != SHEAF_BOOL)
+        return requested;
     if (run->r.out == NULL)
         return own_dtype(config, events);
     const sheaf_dtype of_run = run->r.options.dtype;

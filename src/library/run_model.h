@@ -68,9 +68,9 @@ bool sheaf__run_model_text_defaults(const sheaf__run_model *run, const char **to
 /* sheaf__train_dtype - replaces an unset dtype (SHEAF_BOOL) by the model's own. Failures to open
  * the model are ignored: they are reported when it is loaded. */
 void sheaf__train_dtype(sheaf_train_options *options, const sheaf_events *events);
-/* sheaf__run_model_dtype - dtype of activations: `asked`, or if SHEAF_BOOL the run's, else the
+/* sheaf__run_model_dtype - dtype of activations: `requested`, or if SHEAF_BOOL the run's, else the
  * model's own. */
-sheaf_dtype sheaf__run_model_dtype(const sheaf__run_model *run, sheaf_dtype asked,
+sheaf_dtype sheaf__run_model_dtype(const sheaf__run_model *run, sheaf_dtype requested,
                                    const sheaf_config *config, const sheaf_events *events);
 /* sheaf__run_model_ranks - can `tp` ranks share it, with the requested `slices` (0: the run's)?
  * Errors: SHEAF_E_ARG if the run has fewer. */

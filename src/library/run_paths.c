@@ -80,7 +80,7 @@ static sheaf_status *look(char **found, const char *folder, const sheaf__setting
 static sheaf_status *nowhere(const sheaf__setting *x, const char *value, const char *folder,
                              const char *out)
 {
-    sheaf_status *st = sheaf_fail(SHEAF_E_IO, "`%s %s`, as the run was begun", x->name, value);
+    sheaf_status *st = sheaf_fail(SHEAF_E_IO, "`%s %s`, as the run started", x->name, value);
     sheaf_text word = { 0 };
     sheaf__text_word(&word, out);
     if (folder != NULL && folder[0] != '\0')

@@ -12,7 +12,7 @@ typedef struct sheaf__served_model {
     const sheaf__codec *codec; /* of texts */
     sheaf__codec chat;         /* of its conversations */
     sheaf_status *no_chat;     /* why there is none */
-    int64_t max_new;           /* by its generation_config.json; 0: not said there */
+    int64_t max_new;           /* by its generation_config.json; 0: no such key */
 } sheaf__served_model;
 
 typedef struct sheaf__served {

@@ -240,31 +240,31 @@ static sheaf_status *settle(session *s)
 {
     const sheaf__session_options *how = s->how;
     sheaf_train_options *o = how->run->options;
-    const sheaf_sums asked = o->sums;
+    const sheaf_sums requested = o->sums;
     sheaf_status *st = join(s);
     TRY(st, look_back(s));
     if (st == NULL && s->stored != NULL)
         st = take_stored(s);
     const bool here = /* else the processes that this one starts do */
         o->transport == SHEAF_TRANSPORT_THREADS || sheaf__launcher_look().name != NULL;
-    const sheaf_events *said = here && sheaf__all_first(s->group) ? how->events : NULL;
+    const sheaf_events *events = here && sheaf__all_first(s->group) ? how->events : NULL;
     if (st == NULL)
-        sheaf__train_dtype(o, said);
+        sheaf__train_dtype(o, events);
     TRY(st, sheaf__train_settings_check(how->run->state, how->run->table, o));
     if (st == NULL)
-        sheaf__sums_note(s->stored != NULL ? NULL : o->device, asked, SHEAF_SUMS_UNNAMED, o->dtype,
-                         how->events);
+        sheaf__sums_note(s->stored != NULL ? NULL : o->device, requested, SHEAF_SUMS_UNNAMED,
+                         o->dtype, how->events);
     if (st == NULL && s->stored == NULL)
         /* one that goes on keeps what it began with, also where that has no name */
         st = sheaf__sums_choose(&o->sums, s->group, o->device, SHEAF_SUMS_UNNAMED, o->dtype);
     if (st == NULL)
-        sheaf__sums_slow(o->device, o->sums, o->dtype, said);
+        sheaf__sums_slow(o->device, o->sums, o->dtype, events);
     if (st == NULL && s->stored == NULL)
         st = sheaf__adapter_settings(how->run->state, how->run->table, o, how->events);
     if (st == NULL && sheaf__warmup_yield(o))
-        sheaf_note(said, "no warm-up in so few steps (a flag's value stays)");
+        sheaf_note(events, "no warm-up in so few steps (a flag's value stays)");
     if (st == NULL && here)
-        st = sheaf__rates_check(o, said);
+        st = sheaf__rates_check(o, events);
     TRY(st, sheaf__run_paths_begin(how->run->state, how->run->table, o));
     TRY(st, write_settings(s));
     if (st == NULL && s->stored != NULL)

@@ -305,12 +305,12 @@ sheaf_status *sheaf__settings_text(char **out, const sheaf__setting *options, bo
     return st;
 }
 
-static bool is_alike(const sheaf__setting *o, const char *name)
+static bool is_equivalent(const sheaf__setting *o, const char *name)
 {
     if ((o->kind & SHEAF__IS_KIND) == SHEAF__IS_CHOICE)
         for (const sheaf__choice *c = o->choices; c->name != NULL; c++)
             if (strcmp(c->name, name) == 0)
-                return c->alike;
+                return c->equivalent;
     return false;
 }
 
@@ -331,7 +331,7 @@ static sheaf_status *refuse_change(const sheaf__setting *o, const char *stored)
     if (mine == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "`%s`", o->name);
     sheaf_status *st = NULL;
-    if (is_alike(o, stored))
+    if (is_equivalent(o, stored))
         stored = "";
     if (strcmp(mine, stored) != 0) {
         st = sheaf_fail(SHEAF_E_ARG, "`%s` cannot change when a run is resumed", o->name);

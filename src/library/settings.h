@@ -51,7 +51,7 @@ enum {
 typedef struct sheaf__choice {
     const char *name;
     int value;
-    bool alike; /* the result is that of the first choice: FIXED does not tell them apart */
+    bool equivalent; /* the result is that of the first choice: FIXED does not tell them apart */
 } sheaf__choice;
 
 typedef struct sheaf__setting {
@@ -186,7 +186,7 @@ bool sheaf__peer_is_out(const char *word);
 
 /* ---- values and help of settings of several commands ---- */
 
-/* Ranges of sampling, of flags, requests and options alike: logits that are divided by it are
+/* Ranges of sampling, of flags, requests and options: logits that are divided by it are
  * finite, and of probabilities something is left to choose from. */
 #define SHEAF__LEAST_SAMPLING 1e-6
 #define SHEAF__MOST_SAMPLING 1e6

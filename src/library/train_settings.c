@@ -614,7 +614,7 @@ static sheaf_status *check_groups(sheaf_train_options *o)
     const sheaf_train_options as_it_is = { .method = o->method };
     const int G = sheaf__accumulators_of(o);
     if (G == sheaf__accumulators_of(&as_it_is))
-        o->accumulators = 0; /* the same, whether it was said or not */
+        o->accumulators = 0; /* the same as the default */
     if (G % o->dp != 0) {
         sheaf_status *st =
             sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`dp`"), "a divisor of %d, the `accumulators`%s",

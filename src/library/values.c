@@ -257,7 +257,7 @@ bool sheaf__setting_fixes(const sheaf__setting *o)
     if ((o->kind & SHEAF__IS_FIXED) && (o->kind & SHEAF__IS_KIND) == SHEAF__IS_CHOICE)
         for (const sheaf__choice *c = o->choices; c->name != NULL; c++)
             if (c->value == *(const int *)o->value)
-                return !c->alike;
+                return !c->equivalent;
     return (o->kind & SHEAF__IS_FIXED) != 0;
 }
 

@@ -96,7 +96,7 @@ static sheaf_status *place_path(int64_t *tensor, naming *n, const char *path, in
     return st;
 }
 
-/* What an adapter calls one tensor of its own. */
+/* An adapter's name of one tensor. */
 typedef struct part {
     sheaf_lora_part kind;
     const char *path, *end; /* of the module, `length` long; ".weight", or "" of a whole tensor */
@@ -325,7 +325,7 @@ static sheaf_status *set_value(sheaf_patterns *to, const char *module, double va
     return to->at[to->n++].key == NULL ? sheaf__no_memory("LoRA options") : NULL;
 }
 
-/* What options mean for a module by a name of it. */
+/* The meaning of options for a module, by one of its names. */
 typedef struct meaning {
     bool target, saved, whole; /* whole: the tensor's own name is among modules to save */
     double rank, alpha;

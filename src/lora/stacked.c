@@ -86,7 +86,7 @@ sheaf__lora_order sheaf__lora_order_of(const char *version)
                                                                      : SHEAF__LORA_EITHER;
 }
 
-/* What the shapes of a stack's factors allow. */
+/* The orders that the shapes of a stack's factors allow. */
 static sheaf__lora_order fits(const sheaf_source_entry *a, const sheaf_source_entry *b,
                               const sheaf_lora_module *m)
 {
@@ -161,7 +161,7 @@ typedef struct unstacked {
     member *of;              /* [over.count] */
     char **stored;           /* names of the stacks' factors in the file */
     int nstored;
-    bool in_first;  /* what is stored as B is A, transposed, and the other way round */
+    bool in_first;  /* B is stored as A, transposed, and A as B */
     int64_t *shown; /* [nshown] entries of the file that are none of these */
     int64_t nshown;
     pthread_mutex_t lock; /* of what follows: the last B that was read */

@@ -218,20 +218,20 @@ static bool sees_all(const pass *p, const sheaf__mixture *mix, int64_t i)
             (c->dtype == SHEAF_BF16 && c->device->sums == SHEAF_SUMS_TILES));
 }
 
-static bool alike(const sheaf__linear *a, const sheaf__linear *b)
+static bool same_training(const sheaf__linear *a, const sheaf__linear *b)
 {
     return (a->lora != NULL) == (b->lora != NULL) &&
            sheaf__linear_trains(a) == sheaf__linear_trains(b);
 }
 
 /* If some experts keep more of a row than others, a plan counts all rows for each. */
-static bool experts_alike(const sheaf__mixture *mix)
+static bool equal_experts(const sheaf__mixture *mix)
 {
     bool all = mix->num_experts > 1;
     for (int64_t i = 1; i < mix->num_experts && all; i++)
-        all = alike(&mix->expert[i].gate, &mix->expert[0].gate) &&
-              alike(&mix->expert[i].up, &mix->expert[0].up) &&
-              alike(&mix->expert[i].down, &mix->expert[0].down);
+        all = same_training(&mix->expert[i].gate, &mix->expert[0].gate) &&
+              same_training(&mix->expert[i].up, &mix->expert[0].up) &&
+              same_training(&mix->expert[i].down, &mix->expert[0].down);
     return all;
 }
 
@@ -245,7 +245,7 @@ static sheaf__value *mixture(const pass *p, sheaf__mixture *mix, sheaf__value *x
         sheaf__record_router(p->tape, logits, mix->top_k, mix->of_all, p->balance, mix->number);
     sheaf__value *sum =
         sheaf__record_mixture(p->tape, x->rows, x->cols, mixture_flows(mix, weights));
-    const bool even = experts_alike(mix);
+    const bool even = equal_experts(mix);
     for (int64_t i = 0; i < mix->num_experts; i++) {
         sheaf__value *gate_up[2], *which = NULL;
         const int64_t unknown =

@@ -14,7 +14,7 @@ struct sheaf__model_ranks {
     pthread_mutex_t turn; /* held by the caller */
     pthread_mutex_t lock; /* for all members below */
     pthread_cond_t changed;
-    int64_t asked;           /* calls so far; each rank compares with its own count */
+    int64_t posted;          /* calls so far; each rank compares with its own count */
     int ranks, loaded, done; /* done: ranks that finished the last call */
     bool closing, over;      /* over: all ranks have ended */
     pthread_t telling;       /* of the first rank once loaded, which runs callbacks */
@@ -45,11 +45,11 @@ static sheaf_status *on_rank(void *self, sheaf__model *model)
     c->loaded++;
     pthread_cond_broadcast(&c->changed);
     for (;;) {
-        while (c->asked == did && !c->closing)
+        while (c->posted == did && !c->closing)
             pthread_cond_wait(&c->changed, &c->lock);
-        if (c->asked == did)
+        if (c->posted == did)
             break;
-        did = c->asked;
+        did = c->posted;
         pthread_mutex_unlock(&c->lock);
         sheaf_status *st = sheaf__agree_groups(model->context, c->work(c->self, model));
         pthread_mutex_lock(&c->lock);
@@ -133,7 +133,7 @@ sheaf_status *sheaf__model_ranks_do(sheaf__model_ranks *c,
     c->work = work;
     c->self = self;
     c->done = 0;
-    c->asked++;
+    c->posted++;
     pthread_cond_broadcast(&c->changed);
     while (c->done < c->ranks && !c->over)
         pthread_cond_wait(&c->changed, &c->lock);

@@ -2,7 +2,7 @@
  * tensor with a row for each token.
  *
  * The row of a new token is, in each such tensor (transformers' resize_token_embeddings() makes
- * them alike):
+ * them in the same order):
  *   the mean of rows [0, first), of all tokens that are not new: their sum in double, in ascending
  *   order, divided by their number, rounded to float32 and then to the dtype of the tensor; or
  *   random: standard normals for the seed, the tensor's name and the element's place in the larger

@@ -69,7 +69,7 @@ sheaf_status *sheaf_provenance_add(const char *path, const sheaf_provenance *run
     sheaf_status *st =
         sheaf__path_kind(path) == SHEAF_PATH_NONE ? NULL : keep_entries(&text, &base, path);
     if (st != NULL && sheaf_status_code(st) == SHEAF_E_FORMAT) {
-        sheaf_warn(events, "%s is begun anew: %s", path, sheaf_status_where(st));
+        sheaf_warn(events, "%s starts anew: %s", path, sheaf_status_where(st));
         sheaf_status_free(st);
         st = NULL;
         text.size = head;

@@ -78,7 +78,7 @@ typedef enum sheaf__spending {
 /* Nanoseconds since the device began to measure. */
 typedef struct sheaf__spent {
     uint64_t of[SHEAF__SPENDINGS];
-    uint64_t marks; /* how often a clock of the device's was asked, which takes its time */
+    uint64_t marks; /* readings of the device's clocks, which take time */
 } sheaf__spent;
 
 struct sheaf__device_class;
@@ -175,7 +175,7 @@ typedef struct sheaf__device_class {
     size_t takes;
     const sheaf__peers *peers; /* NULL: exchanges go through the host */
     /* measure - by clocks of its own, as what it is told is done later; NULL: it is done at once.
-     * spent - adds what has ended since it was asked last; waits for nothing. */
+     * spent - adds work that has ended since the last call; waits for nothing. */
     void (*measure)(sheaf__reserved *range, bool on);
     void (*spent)(sheaf__reserved *range, sheaf__spent *sum);
     /* name_unit - in words, with its memory: "GPU 0 (NVIDIA H100, 79.6 GiB)". NULL: it has none. */

@@ -8,7 +8,7 @@
  * is written. ld* are row strides in elements. Each column gives the bits of
  * the reference column; the formulas stand in docs/contract.md, section 4. Every
  * stored NaN that was computed is 0x7fc00000 (BF16: 0x7fc0, F16: 0x7e00). Operands that are
- * not said to be allowed to coincide must not overlap. */
+ * not listed as allowed to coincide must not overlap. */
 #pragma once
 
 #include "base/base.h"

@@ -20,7 +20,7 @@ typedef struct sheaf__offload sheaf__offload;
 typedef struct sheaf__offload_costs {
     uint64_t read, written;  /* bytes */
     double reading, writing; /* seconds of the helper thread */
-    double waiting;          /* seconds of those who take */
+    double waiting;          /* seconds of callers in take */
 } sheaf__offload_costs;
 
 /* sheaf__offload_new - empty.

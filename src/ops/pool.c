@@ -78,22 +78,22 @@ static void leave(sheaf__pool *pool)
 
 typedef struct last_bell {
     sheaf__pool *pool;
-    uint32_t heard;
+    uint32_t seen;
 } last_bell;
 
 static bool has_rung(void *of)
 {
     const last_bell *last = of;
-    return atomic_load(&last->pool->bell) != last->heard;
+    return atomic_load(&last->pool->bell) != last->seen;
 }
 
-static void wait_for_bell(sheaf__pool *pool, uint32_t heard, sheaf__spin *patience)
+static void wait_for_bell(sheaf__pool *pool, uint32_t seen, sheaf__spin *patience)
 {
-    if (sheaf__spin_wait(patience, has_rung, &(last_bell){ pool, heard }))
+    if (sheaf__spin_wait(patience, has_rung, &(last_bell){ pool, seen }))
         return;
     atomic_fetch_add(&pool->sleepers, 1);
-    while (atomic_load(&pool->bell) == heard)
-        sheaf__sleep_while(&pool->bell, heard);
+    while (atomic_load(&pool->bell) == seen)
+        sheaf__sleep_while(&pool->bell, seen);
     atomic_fetch_sub(&pool->sleepers, 1);
 }
 
@@ -102,15 +102,15 @@ static void *worker_main(void *argument)
     worker *self = argument;
     sheaf__pool *pool = self->pool;
     (void)sheaf__compute_mode_enter();
-    uint32_t heard = 0;
+    uint32_t seen = 0;
     while (!atomic_load(&pool->quit)) {
         if (enter(pool)) {
             work(pool, self->number);
             leave(pool);
         }
         /* A bell between `enter` and here ends the wait at once. */
-        wait_for_bell(pool, heard, &self->patience);
-        heard = atomic_load(&pool->bell);
+        wait_for_bell(pool, seen, &self->patience);
+        seen = atomic_load(&pool->bell);
     }
     return NULL;
 }

@@ -6,7 +6,7 @@
 /* The search for a setting. */
 typedef struct search {
     sheaf__plan_inputs *q;
-    const sheaf_train_options *asked; /* the request */
+    const sheaf_train_options *requested; /* the request */
     sheaf_plan *plan;
     const sheaf_events *events;
     size_t memory;
@@ -181,7 +181,7 @@ static bool holds_as_much(const sheaf__plan_inputs *q, int tp)
  * result. */
 static int kept_forms(sheaf__kept of[3], const search *s)
 {
-    const sheaf_train_options *o = s->asked;
+    const sheaf_train_options *o = s->requested;
     int n = 0;
     of[n++] = o->kept;
     if (s->q->place_text != NULL || o->kept == SHEAF__KEPT_INT8 || o->kept == SHEAF__KEPT_NONE)
@@ -250,8 +250,8 @@ static sheaf_status *shorten(bool *fits, search *s)
 {
     sheaf__plan_inputs *q = s->q;
     const sheaf__subset train = q->sets.train, eval = q->sets.eval;
-    const int64_t asked = q->seq, given = q->o.seq, step = asked > 64 ? 64 : 8;
-    int64_t low = 0, high = (asked + step - 1) / step; /* multiples; `high` does not fit */
+    const int64_t requested = q->seq, given = q->o.seq, step = requested > 64 ? 64 : 8;
+    int64_t low = 0, high = (requested + step - 1) / step; /* multiples; `high` does not fit */
     sheaf_status *st = NULL;
     *fits = false;
     q->sets.train = q->sets.eval = (sheaf__subset){ 0 }; /* rows of images are longer */
@@ -265,7 +265,7 @@ static sheaf_status *shorten(bool *fits, search *s)
         else
             high = middle;
     }
-    q->seq = low > 0 ? low * step : asked;
+    q->seq = low > 0 ? low * step : requested;
     q->o.seq = low > 0 ? q->seq : given;
     if (low == 0) {
         q->sets.train = train;
@@ -391,14 +391,14 @@ static void tell_helps(sheaf__fit *out, const search *s)
  */
 static sheaf_status *over_batches(bool *fits, search *s)
 {
-    const sheaf_train_options *asked = s->asked;
+    const sheaf_train_options *requested = s->requested;
     sheaf_train_options *o = &s->q->o;
     const bool trains = s->q->place_text == NULL;
-    sheaf_status *st = over_groups(fits, s, asked->micro_batch, false);
-    if (st != NULL || *fits || !trains || asked->micro_batch == 1)
+    sheaf_status *st = over_groups(fits, s, requested->micro_batch, false);
+    if (st != NULL || *fits || !trains || requested->micro_batch == 1)
         return st;
-    o->tp = asked->tp;
-    st = over_groups(fits, s, asked->micro_batch, true);
+    o->tp = requested->tp;
+    st = over_groups(fits, s, requested->micro_batch, true);
     return st == NULL && !*fits ? attempt(fits, s, 1) : st;
 }
 
@@ -406,13 +406,13 @@ static sheaf_status *over_batches(bool *fits, search *s)
  * the largest, by the plan of the smallest setting without; then the next, too. */
 static sheaf_status *over_offloads(bool *fits, search *s)
 {
-    const sheaf_train_options *asked = s->asked;
+    const sheaf_train_options *requested = s->requested;
     sheaf_train_options *o = &s->q->o;
     size_t bytes[3] = { 0 };
     static const sheaf_memory kind[] = { SHEAF_MEM_WEIGHTS, SHEAF_MEM_OPTIMIZER,
                                          SHEAF_MEM_ACTIVATIONS }; /* in the order of their bits */
     unsigned all = 0;
-    sheaf_status *st = sheaf__offloads(&all, asked->offload);
+    sheaf_status *st = sheaf__offloads(&all, requested->offload);
     for (int r = 0; r < s->plan->ranks; r++)
         for (int k = 0; k < 3; k++)
             bytes[k] += s->plan->rank[r].bytes[kind[k]];
@@ -423,7 +423,7 @@ static sheaf_status *over_offloads(bool *fits, search *s)
                 most = k;
         all |= 1u << most;
         o->offload = sheaf__offloads_text(all);
-        o->tp = asked->tp;
+        o->tp = requested->tp;
         s->most = most_of(s);
         st = over_batches(fits, s);
     }
@@ -454,9 +454,9 @@ sheaf_status *sheaf__fit_find(sheaf__fit *out, sheaf_plan *plan, sheaf__plan_inp
     const bool trains = q->place_text == NULL, apart = sheaf__fit_apart(o->device);
     for (int i = 0; apart && i < choice_of(o->device).units; i++)
         units[i] = 1;
-    const sheaf_train_options asked = *o;
+    const sheaf_train_options requested = *o;
     search s = { .q = q,
-                 .asked = &asked,
+                 .requested = &requested,
                  .plan = plan,
                  .events = events,
                  .memory = memory,
@@ -489,12 +489,12 @@ sheaf_status *sheaf__fit_find(sheaf__fit *out, sheaf_plan *plan, sheaf__plan_inp
         tell_helps(out, &s);
     else if (st == NULL && out->offloads) {
         sheaf_train_options without = *o;
-        without.offload = asked.offload;
+        without.offload = requested.offload;
         tell_quantised(out, &s, without, false);
         tell_eight_bits(out, &s);
-    } else if (st == NULL && trains && apart && plan->ranks > 1 && asked.tp * asked.dp == 1 &&
-               sheaf__fit_gpus(o->device, 2, slots) == 2) {
-        tell_quantised(out, &s, asked, true); /* several GPUs are needed */
+    } else if (st == NULL && trains && apart && plan->ranks > 1 &&
+               requested.tp * requested.dp == 1 && sheaf__fit_gpus(o->device, 2, slots) == 2) {
+        tell_quantised(out, &s, requested, true); /* several GPUs are needed */
     }
     return st;
 }

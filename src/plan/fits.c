@@ -91,7 +91,7 @@ static sheaf_status *judge_units(const sheaf_plan *plan, const char *what, sheaf
     sheaf__number_bytes(left, (uint64_t)there);
     if (how->force) {
         sheaf_warn(how->events,
-                   "%s needs %s on GPU %d, which has %s for it; begun all the same "
+                   "%s needs %s on GPU %d, which has %s for it; it starts all the same "
                    "(`force`)",
                    what, need, unit, left);
         return NULL;
@@ -138,7 +138,7 @@ static sheaf_status *judge(sheaf_status *planned, const sheaf_plan *plan, const 
     const char *where = m.by_group ? "what its control group leaves to this process"
                                    : "what this machine has available";
     if (how->force) {
-        sheaf_warn(how->events, "%s needs %s of memory, %s is %s; begun all the same (`force`)",
+        sheaf_warn(how->events, "%s needs %s of memory, %s is %s; it starts all the same (`force`)",
                    what, need, where, left);
         return NULL;
     }
@@ -151,7 +151,7 @@ static sheaf_status *judge(sheaf_status *planned, const sheaf_plan *plan, const 
         less_of(kind, plan, sheaf_dtype_bytes(dtype) > 2));
 }
 
-/* A run that cannot store what it learns is not begun. */
+/* A run that cannot store its result does not start. */
 static sheaf_status *judge_disk(const sheaf_plan *plan, const sheaf__job *job,
                                 const sheaf_fits_options *how)
 {
@@ -167,10 +167,11 @@ static sheaf_status *judge_disk(const sheaf_plan *plan, const sheaf__job *job,
     sheaf__number_bytes(result, (uint64_t)f.result);
     sheaf__number_bytes(is, (uint64_t)left);
     if (how->force) {
-        sheaf_warn(how->events,
-                   "%s: a checkpoint takes %s and the result %s, and %s are free there; begun all "
-                   "the same (`force`)",
-                   out, checkpoint, result, is);
+        sheaf_warn(
+            how->events,
+            "%s: a checkpoint takes %s and the result %s, and %s are free there; it starts all "
+            "the same (`force`)",
+            out, checkpoint, result, is);
         return NULL;
     }
     sheaf_status *st = sheaf_fail(SHEAF_E_IO, "%s: room on its disk", out);
@@ -192,19 +193,20 @@ sheaf_status *sheaf_fits_train(const sheaf__job *job, const sheaf_fits_options *
     return NULL;
 }
 
-sheaf_status *sheaf_fits_generate(const sheaf_plan_generation *asked, const sheaf_fits_options *how)
+sheaf_status *sheaf_fits_generate(const sheaf_plan_generation *request,
+                                  const sheaf_fits_options *how)
 {
     sheaf_plan plan;
-    sheaf_status *st = sheaf_plan_generate(&plan, asked);
-    return judge(st, &plan, "these answers", asked->dtype, asked->device, how);
+    sheaf_status *st = sheaf_plan_generate(&plan, request);
+    return judge(st, &plan, "these answers", request->dtype, request->device, how);
 }
 
-sheaf_status *sheaf_fits_evaluate(const sheaf_plan_generation *asked, const sheaf_data *data,
+sheaf_status *sheaf_fits_evaluate(const sheaf_plan_generation *request, const sheaf_data *data,
                                   bool padded, const sheaf_fits_options *how)
 {
     sheaf_plan plan;
-    sheaf_status *st = sheaf_plan_evaluate(&plan, asked, data, padded);
+    sheaf_status *st = sheaf_plan_evaluate(&plan, request, data, padded);
     if (st == NULL)
         plan.process += (size_t)sheaf_data_memory(data);
-    return judge(st, &plan, "this evaluation", asked->dtype, asked->device, how);
+    return judge(st, &plan, "this evaluation", request->dtype, request->device, how);
 }

@@ -19,7 +19,7 @@ typedef struct sheaf_fits_options {
  * a run also SHEAF_E_IO where a checkpoint and the result need more than is free on its disk; those
  * of the plan. Nothing is allocated for the run itself. */
 sheaf_status *sheaf_fits_train(const sheaf__job *job, const sheaf_fits_options *how);
-sheaf_status *sheaf_fits_generate(const sheaf_plan_generation *asked,
+sheaf_status *sheaf_fits_generate(const sheaf_plan_generation *request,
                                   const sheaf_fits_options *how);
-sheaf_status *sheaf_fits_evaluate(const sheaf_plan_generation *asked, const sheaf_data *data,
+sheaf_status *sheaf_fits_evaluate(const sheaf_plan_generation *request, const sheaf_data *data,
                                   bool padded, const sheaf_fits_options *how);

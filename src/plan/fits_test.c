@@ -175,8 +175,8 @@ TEST(test_fits__force_makes_it_a_warning)
     char warning[300] = "";
     const sheaf__memory m = { .left = 5 << 20 };
     CHECK_OK(train_with(&m, true, &(sheaf_events){ hear, warning }));
-    assert_non_null(
-        strstr(warning, "this machine has available is 5.00 MiB; begun all the same (`force`)"));
+    assert_non_null(strstr(
+        warning, "this machine has available is 5.00 MiB; it starts all the same (`force`)"));
 }
 
 /* What a run may hold from its start is what was planned, unless it was begun by force. */

@@ -69,9 +69,9 @@ void sheaf__plan_inputs_count(sheaf__plan_inputs *q, const sheaf_events *events)
 /* ---- pictures of rows without data: `sheaf plan --images` ---- */
 
 /* The pictures of each row; width 0: at the tower's own size. */
-typedef struct asked {
+typedef struct wanted_pictures {
     int64_t count, width, height;
-} asked;
+} wanted_pictures;
 
 static sheaf_status *refuse(const char *text)
 {
@@ -81,7 +81,7 @@ static sheaf_status *refuse(const char *text)
 }
 
 /* "2", or "2:1344x896". */
-static sheaf_status *read_text(asked *out, const char *text)
+static sheaf_status *read_text(wanted_pictures *out, const char *text)
 {
     static const char digits[] = "0123456789";
     int n[3] = { 0 }, counted = 0, sized = 0;
@@ -93,7 +93,7 @@ static sheaf_status *read_text(asked *out, const char *text)
                            n[1] <= SHEAF_IMAGE_MAX_SIDE && n[2] <= SHEAF_IMAGE_MAX_SIDE;
     if ((!whole && !with_size) || n[0] > 1000)
         return refuse(text);
-    *out = (asked){ n[0], n[1], n[2] };
+    *out = (wanted_pictures){ n[0], n[1], n[2] };
     return NULL;
 }
 
@@ -118,8 +118,8 @@ static sheaf_status *check_count(const sheaf_config *config, int64_t count)
 }
 
 /* The pieces of pictures of a size. */
-static sheaf_status *divide(sheaf_batch_images *each, const sheaf_config *config, const asked *a,
-                            const sheaf_events *events)
+static sheaf_status *divide(sheaf_batch_images *each, const sheaf_config *config,
+                            const wanted_pictures *a, const sheaf_events *events)
 {
     sheaf__viewing viewing;
     sheaf__sliced s;
@@ -154,7 +154,7 @@ static sheaf_status *divide(sheaf_batch_images *each, const sheaf_config *config
 static sheaf_status *find_images(sheaf__plan_inputs *q, const sheaf_events *events)
 {
     const sheaf_config *config = &q->opened.config;
-    asked a = { sheaf__image_positions(config) > 0 ? 1 : 0, 0, 0 };
+    wanted_pictures a = { sheaf__image_positions(config) > 0 ? 1 : 0, 0, 0 };
     sheaf_status *st = NULL;
     if (q->images_text != NULL)
         st = read_text(&a, q->images_text);
@@ -281,9 +281,9 @@ sheaf_status *sheaf__plan_inputs_generation(sheaf_plan_generation *out, const sh
 sheaf_status *sheaf__plan_inputs_answer(sheaf_plan *plan, const sheaf__plan_inputs *q)
 {
     if (q->place_text != NULL) {
-        sheaf_plan_generation asked;
-        sheaf_status *st = sheaf__plan_inputs_generation(&asked, q, q->max_new);
-        return st == NULL ? sheaf_plan_generate(plan, &asked) : st;
+        sheaf_plan_generation request;
+        sheaf_status *st = sheaf__plan_inputs_generation(&request, q, q->max_new);
+        return st == NULL ? sheaf_plan_generate(plan, &request) : st;
     }
     const sheaf__job job = sheaf__plan_inputs_job(q);
     return sheaf_plan_train(plan, &job, (size_t)q->data_bytes);

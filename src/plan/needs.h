@@ -74,7 +74,7 @@ typedef struct sheaf__data_work {
 typedef struct sheaf__plan_request {
     const sheaf_events *events;
     sheaf_plan_options how;
-    int slot[SHEAF_MAX_SLICES + 1]; /* how.slots, as many as the ranks asked for at least */
+    int slot[SHEAF_MAX_SLICES + 1]; /* how.slots, at least as many as the requested ranks */
     sheaf__plan_inputs q;
     sheaf__fit fit; /* with how.memory */
     sheaf__data_work work;

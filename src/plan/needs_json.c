@@ -287,17 +287,18 @@ sheaf_status *sheaf__needs_table(char **out, sheaf__plan_request *a)
     column all[] = { { .method = SHEAF_METHOD_LORA, .name = "lora" },
                      { .method = SHEAF_METHOD_HEAD, .name = "head" },
                      { .method = SHEAF_METHOD_FULL, .name = "full" } };
-    const sheaf_train_options asked = a->q.o;
-    const int each = SHEAF_MAX_SLICES / asked.dp, most = asked.slices < each ? asked.slices : each;
+    const sheaf_train_options requested = a->q.o;
+    const int each = SHEAF_MAX_SLICES / requested.dp,
+              most = requested.slices < each ? requested.slices : each;
     sheaf_json_writer j = { .compact = true };
     sheaf_status *st = NULL;
     for (int m = 0; m < 3 && st == NULL; m++) {
-        if (a->how.table == SHEAF_PLAN_TABLE_RANKS && all[m].method != asked.method)
+        if (a->how.table == SHEAF_PLAN_TABLE_RANKS && all[m].method != requested.method)
             continue;
         sheaf__plan_inputs_close(&a->q);
-        a->q.o = asked;
+        a->q.o = requested;
         a->q.o.method = all[m].method;
-        if (all[m].method != asked.method)
+        if (all[m].method != requested.method)
             a->q.o.train = NULL;
         st = fill_column(&all[m], a, most);
     }

@@ -301,11 +301,11 @@ static size_t completions_bytes(const sheaf__rank *held, const sheaf__job *job)
 }
 
 static sheaf_status *plan_rank(sheaf_plan_rank *out, sheaf_plan *plan, records *trained,
-                               const sheaf__job *asked, int rank)
+                               const sheaf__job *request, int rank)
 {
     sheaf__rank held;
     sheaf__costs before = { 0 }, after = { 0 };
-    sheaf__job with = *asked, *job = &with;
+    sheaf__job with = *request, *job = &with;
     with.sampler = NULL; /* nothing is drawn */
     sheaf_status *st = sheaf__rank_open(&held, NULL, rank, job);
     TRY(st, run_steps(&before, &held, job));

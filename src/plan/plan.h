@@ -76,12 +76,13 @@ typedef struct sheaf_plan_generation {
 
 /* sheaf_plan_generate - all prompts at once, and a token at the last position; flops and sent are
  * those of both. Rank stage * tp + r is rank r of its stage. Errors: SHEAF_E_ARG. */
-sheaf_status *sheaf_plan_generate(sheaf_plan *out, const sheaf_plan_generation *asked);
+sheaf_status *sheaf_plan_generate(sheaf_plan *out, const sheaf_plan_generation *request);
 
-/* sheaf_plan_evaluate - of sheaf__evaluate(): micro-batches of asked->batch rows of `data`, whole
- * with `padded`; asked->seq positions in the rotary table, asked->prompt and images are not read.
+/* sheaf_plan_evaluate - of sheaf__evaluate(): micro-batches of request->batch rows of `data`, whole
+ * with `padded`; request->seq positions in the rotary table, request->prompt and images are not
+ * read.
  */
-sheaf_status *sheaf_plan_evaluate(sheaf_plan *out, const sheaf_plan_generation *asked,
+sheaf_status *sheaf_plan_evaluate(sheaf_plan *out, const sheaf_plan_generation *request,
                                   const sheaf_data *data, bool padded);
 
 /* sheaf_plan_seq - default positions of a row: the model's own limit but at most 4096; for a model

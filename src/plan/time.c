@@ -26,16 +26,16 @@ sheaf_time sheaf_time_predict(const sheaf__work *measured, const sheaf__work *wo
     double ops = 0, runs = 0, ran = 0;
     for (int kind = 0; kind < SHEAF__WORK_KINDS; kind++)
         for (int i = 0; i < 2 * SHEAF__WORK_WAYS; i++) {
-            const sheaf__work_sum *asked = &work->sum[kind][i / 2][i % 2],
+            const sheaf__work_sum *needed = &work->sum[kind][i / 2][i % 2],
                                   *own = &measured->sum[kind][i / 2][i % 2],
                                   *of = rate(measured, kind, i / 2, i % 2);
-            const double scale = times * (i % 2 == 1 ? part(asked->flops, of->flops)
-                                                     : part(asked->bytes, of->bytes));
+            const double scale = times * (i % 2 == 1 ? part(needed->flops, of->flops)
+                                                     : part(needed->bytes, of->bytes));
             t.kind[kind] += scale * (of->seconds - of->waiting);
             t.waiting += scale * of->waiting;
             ops += own->seconds;
             ran += own->runs;
-            runs += asked->runs;
+            runs += needed->runs;
         }
     const double scale = part(work->trained, measured->trained),
                  beside = measured->all - ops - measured->update;

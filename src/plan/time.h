@@ -1,7 +1,7 @@
 /* time.h - predicts the time of a step: the work counted by the dry device, at the rates measured
  * on a shorter model.
  *
- * Layers of one model are alike, so the seconds of each kind of op (tape/work.h) are proportional
+ * Layers of one model are equal, so the seconds of each kind of op (tape/work.h) are proportional
  * to the operations of its products, or if it has none to the bytes of its values. */
 #pragma once
 

@@ -79,11 +79,11 @@ static sheaf_status *find_step(sheaf__timing *out, const sheaf__plan_inputs *q,
 /* ---- generation ---- */
 
 typedef struct generation {
-    sheaf_plan_generation asked; /* of the short model */
+    sheaf_plan_generation request; /* of the short model */
     const sheaf_data *data;
     int64_t max_new;
     bool processor;
-    sheaf__prompt *prompt;          /* [asked.batch] */
+    sheaf__prompt *prompt;          /* [request.batch] */
     struct sheaf_plan_passes found; /* of the first rank */
     double plain[2]; /* seconds of both where no op is timed, as a share of those found */
 } generation;
@@ -126,18 +126,18 @@ static sheaf_status *answer(sheaf__work *to, sheaf__model *model, generation *g,
 {
     sheaf__context *c = model->context;
     sheaf__work work = { .processor = g->processor };
-    sheaf__continuation *out = calloc((size_t)g->asked.batch, sizeof *out);
-    int32_t *ids = calloc((size_t)(g->asked.batch * max_new), sizeof *ids);
+    sheaf__continuation *out = calloc((size_t)g->request.batch, sizeof *out);
+    int32_t *ids = calloc((size_t)(g->request.batch * max_new), sizeof *ids);
     sheaf_status *st = out == NULL || ids == NULL ? sheaf__no_memory("answers") : NULL;
-    for (int64_t i = 0; st == NULL && i < g->asked.batch; i++)
+    for (int64_t i = 0; st == NULL && i < g->request.batch; i++)
         out[i].ids = ids + i * max_new;
     st = sheaf__agree_all(c, st);
     const double began = sheaf__work_now(&work);
     c->work = timed ? &work : NULL;
-    TRY(st, sheaf__generate(out, model, g->prompt, g->asked.batch,
+    TRY(st, sheaf__generate(out, model, g->prompt, g->request.batch,
                             &(sheaf__generate_options){ .sampling.greedy = true,
                                                         .max_new = max_new,
-                                                        .batch = g->asked.batch,
+                                                        .batch = g->request.batch,
                                                         .load = load_images,
                                                         .self = g }));
     c->work = NULL;
@@ -192,10 +192,10 @@ static sheaf_status *measure(generation *g, const sheaf__plan_inputs *q, const s
     TRY(st, sheaf__placement_read(&place, NULL, opened.schema));
     TRY(st, sheaf__opened_quantise(&opened, o->quantize, NULL, NULL));
     TRY(st, sheaf__made_source(&opened.weights, opened.schema, opened.forms));
-    g->asked.schema = opened.schema;
-    g->asked.forms = opened.weights;
-    g->asked.place = &place;
-    TRY(st, sheaf_fits_generate(&g->asked,
+    g->request.schema = opened.schema;
+    g->request.forms = opened.weights;
+    g->request.place = &place;
+    TRY(st, sheaf_fits_generate(&g->request,
                                 &(sheaf_fits_options){ .force = o->force, .events = events }));
     TRY(st, sheaf__team_run(&opened,
                             &(sheaf__team_options){ .ranks = o->tp,
@@ -204,8 +204,8 @@ static sheaf_status *measure(generation *g, const sheaf__plan_inputs *q, const s
                                                     .sums = o->sums,
                                                     .isa = o->isa,
                                                     .device = o->device,
-                                                    .positions = g->asked.prompt + g->max_new,
-                                                    .sequences = g->asked.batch },
+                                                    .positions = g->request.prompt + g->max_new,
+                                                    .sequences = g->request.batch },
                             time_model, g));
     if (opened.weights != NULL)
         opened.weights->close(opened.weights);
@@ -258,9 +258,9 @@ static sheaf_status *find_answers(sheaf__timing *out, const sheaf__plan_inputs *
     if (st == NULL) {
         whole.pictures = sheaf__counts_ordinary(&q->opened.config, sees ? out->batch : 0);
         whole.work = &work;
-        g.asked = whole;
-        g.asked.work = NULL;
-        g.asked.seq = whole.prompt + g.max_new;
+        g.request = whole;
+        g.request.work = NULL;
+        g.request.seq = whole.prompt + g.max_new;
         g.prompt = calloc((size_t)out->batch, sizeof *g.prompt);
         st = g.prompt == NULL ? sheaf__no_memory("prompts") : NULL;
     }

@@ -94,7 +94,7 @@ void sheaf__config_read_dtype(sheaf_json_reader *r, sheaf_config *c)
         { "bfloat16", SHEAF_BF16 },
         { "float16", SHEAF_F16 },
     };
-    bool said = false;
+    bool known_dtype = false;
     c->dtype = SHEAF_F32;
     for (int k = 0; k < 2; k++) {
         const char *name = sheaf__json_string(r, key[k]);
@@ -105,13 +105,13 @@ void sheaf__config_read_dtype(sheaf_json_reader *r, sheaf_config *c)
             i++;
         if (i == 3)
             sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, key[k], "float32, bfloat16 or float16");
-        else if (said && known[i].dtype != c->dtype)
+        else if (known_dtype && known[i].dtype != c->dtype)
             sheaf__json_fail(r, SHEAF_E_LAYOUT, key[k], "the same as 'dtype'");
         else
             c->dtype = known[i].dtype;
-        said = true;
+        known_dtype = true;
     }
-    c->dtype_named = said;
+    c->dtype_named = known_dtype;
 }
 
 /* ---- the whole ---- */

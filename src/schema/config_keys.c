@@ -170,8 +170,8 @@ json_t *sheaf__config_text_object(const json_t *root, const json_t *inner,
 
 void sheaf__config_want_word(sheaf_json_reader *r, const char *key, const char *word)
 {
-    const char *said = sheaf__json_string(r, key);
-    if (r->st == NULL && said != NULL && strcmp(said, word) != 0)
+    const char *value = sheaf__json_string(r, key);
+    if (r->st == NULL && value != NULL && strcmp(value, word) != 0)
         sheaf_found(sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, key, "\"%s\"", word), "\"%.100s\"",
-                    said);
+                    value);
 }

@@ -12,7 +12,7 @@ enum {
     SHEAF__GGUF_HEAD_SIZE = 4,  /* attention.key_length, attention.value_length, always */
     SHEAF__GGUF_SCALES = 8,     /* embedding_scale, residual_scale, logit_scale */
     SHEAF__GGUF_WINDOW = 16,    /* attention.sliding_window: layers with a window follow its rule */
-    /* the same, and 0 where there is none; rope.scaling.original_context_length is said too */
+    /* the same, and 0 where there is none; with rope.scaling.original_context_length */
     SHEAF__GGUF_WINDOW_OR_0 = 32,
     /* Angles that are not powers of one number: rope_freqs.weight (Llama 3), or rope_factors_long
      * and rope_factors_short (LongRoPE). */

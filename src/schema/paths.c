@@ -28,7 +28,7 @@ const char *sheaf__numbered_name(char *out, size_t size, const char *pattern, in
     return out;
 }
 
-static bool alike(const char *a, const char *b)
+static bool same_pattern(const char *a, const char *b)
 {
     const split x = split_of(a), y = split_of(b);
     return x.head == y.head && (x.tail > x.head) == (y.tail > y.head) &&
@@ -50,9 +50,9 @@ void sheaf__paths_pattern(sheaf_text *text, const char *const *paths, int64_t n)
         bool listed = false;
         int64_t more = 0;
         for (int64_t k = 0; k < i && !listed; k++)
-            listed = alike(paths[k], paths[i]);
+            listed = same_pattern(paths[k], paths[i]);
         for (int64_t k = i + 1; k < n && !listed; k++)
-            more += alike(paths[k], paths[i]);
+            more += same_pattern(paths[k], paths[i]);
         if (listed)
             continue;
         const split at = split_of(paths[i]);
@@ -61,7 +61,7 @@ void sheaf__paths_pattern(sheaf_text *text, const char *const *paths, int64_t n)
         sheaf__text_add(text, "%s%.*s", more > 0 ? "(" : "", (int)(at.tail - at.head),
                         paths[i] + at.head);
         for (int64_t k = i + 1; k < n && more > 0; k++)
-            if (alike(paths[k], paths[i])) {
+            if (same_pattern(paths[k], paths[i])) {
                 const split other = split_of(paths[k]);
                 sheaf__text_add(text, "|%.*s", (int)(other.tail - other.head),
                                 paths[k] + other.head);

@@ -225,7 +225,7 @@ void sheaf__image_shared_positions(int32_t *position, const uint8_t *embed, int6
 {
     const int64_t before = sheaf__family_for(config)->image.before,
                   gives = sheaf__image_rows(config), whole = sheaf__image_positions(config);
-    int64_t inside = 0; /* positions of images that are complete or begun */
+    int64_t inside = 0; /* positions of images, the last of which may be incomplete */
     int32_t next = 0;
     for (int64_t t = 0; t < n; t++) {
         const int64_t at = embed[t] ? inside++ % whole - before : 0;

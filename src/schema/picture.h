@@ -122,7 +122,7 @@ typedef struct sheaf__picture_form {
     const char *system;           /* message, where a conversation has none; NULL */
     const char *end;  /* token that ends an answer where the template writes none; NULL: eos */
     const char *stop; /* a token that ends an answer, beside those that files name; NULL */
-    double temperature, top_p, repetition_penalty; /* sampling, where nothing else is said */
+    double temperature, top_p, repetition_penalty; /* sampling, by default */
     int64_t top_k;
 } sheaf__picture_form;
 

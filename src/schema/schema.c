@@ -68,7 +68,7 @@ void sheaf_schema_free(sheaf_schema *schema)
 const sheaf_tensor *sheaf_schema_get(const sheaf_schema *schema, sheaf_role role, int layer,
                                      bool bias)
 {
-    /* Layers that are alike begin at a known place. */
+    /* Equal layers begin at a known place. */
     const int64_t begin = layer <= 0 || layer >= schema->config.layers
                               ? 0
                               : schema->count * layer / schema->config.layers;

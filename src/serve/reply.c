@@ -202,10 +202,10 @@ static void add_held(choice *p, const reply *r, const int32_t *ids, int64_t n)
         return;
     bool begins;
     const sheaf__text_piece inner =
-        sheaf__codec_answer_span(&begins, r->codec, p->stream.said, p->stream.size);
+        sheaf__codec_answer_span(&begins, r->codec, p->stream.sent, p->stream.size);
     p->lead = begins || inner.size == 0
                   ? p->offset
-                  : characters(p->stream.said, (size_t)(inner.at - p->stream.said));
+                  : characters(p->stream.sent, (size_t)(inner.at - p->stream.sent));
 }
 
 /* Offset of a token in the whole text: tokens may be choices of one character. If it begins one, an

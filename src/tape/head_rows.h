@@ -4,10 +4,10 @@
  * Rows are taken in whole units of 32, counted from the first: a unit with a row that is read stays
  * whole. So sums over rows (gradients of weights) are, to the byte, those over all rows in which
  * the gradients of the others are zero: an ascending chain, a chain by pairs, one by chunks of 32
- * and groups of 8 or 16 (docs/contract.md, 1.1) meet what is left in the same places, and where
- * blocks of 256 begin, or chains after 4096 rows, is known.
- * Which rows those are is known when the tape runs; memory is taken for those. A plan that does not
- * know the labels counts as many as there can be (sheaf__head_run.most, `pick`). */
+ * and groups of 8 or 16 (docs/contract.md, 1.1) meet the remaining rows in the same places, and
+ * where blocks of 256 begin, or chains after 4096 rows, is known. Which rows those are is known
+ * when the tape runs; memory is taken for those. A plan that does not know the labels counts as
+ * many as there can be (sheaf__head_run.most, `pick`). */
 #pragma once
 
 #include "tape/head.h"

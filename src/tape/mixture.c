@@ -122,7 +122,7 @@ typedef struct list_params {
 } list_params;
 
 /* Rows of one block, which[0..n), ascending. A chain by pairs takes of each pair the odd row first;
- * rows 0, 1, 2, ... of what is left are taken as 1, 0, 3, 2, ... again. */
+ * rows 0, 1, 2, ... of the rest are taken as 1, 0, 3, 2, ... again. */
 static void order_by_pairs(int32_t *which, int64_t n)
 {
     for (int64_t i = 0; i + 1 < n; i++)

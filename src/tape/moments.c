@@ -11,10 +11,10 @@
 /* Elements: the ring holds four chunks, of small sets a quarter of all. */
 enum { CHUNK = 1 << 20, LEAST = 1 << 12, SHARE = 16, TOGETHER = 2, SECTIONS = 4, ALIGN = 16 };
 
-/* Arrays of as many units each, which chunks divide alike: both moments of all tensors, whose unit
- * is an element; or of a slice both moments' codes and then both moments' scales, whose unit is a
- * block of SHEAF__ADAMW8_BLOCK. A block of the offload has of each array in turn the units of a
- * chunk. */
+/* Arrays of as many units each, which chunks divide in the same way: both moments of all tensors,
+ * whose unit is an element; or of a slice both moments' codes and then both moments' scales, whose
+ * unit is a block of SHEAF__ADAMW8_BLOCK. A block of the offload has of each array in turn the
+ * units of a chunk. */
 typedef struct piece {
     size_t begin, end;      /* of its addresses, from NOWHERE on */
     size_t array[SECTIONS]; /* of these, where each array begins */

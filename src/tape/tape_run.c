@@ -212,7 +212,7 @@ static sheaf_status *run_steps(sheaf__tape *tape, int64_t *bad)
                            : s->again  ? "forward again"
                                        : "forward",
                            s->op->name, s->op->layer);
-        const mark begun = tape->context->work == NULL ? (mark){ 0 } : mark_of(tape->context);
+        const mark start = tape->context->work == NULL ? (mark){ 0 } : mark_of(tape->context);
         tape->now = s;
         st = reserve(tape, s);
         TRY(st, sheaf__step_bring(tape, s));
@@ -231,7 +231,7 @@ static sheaf_status *run_steps(sheaf__tape *tape, int64_t *bad)
                                      : sheaf_in(st, "%s", s->op->name);
         }
         if (tape->context->work != NULL)
-            count_work(tape->context, s, &begun);
+            count_work(tape->context, s, &start);
     }
     sheaf__activity_phase(tape->context->activity, NULL);
     return st;

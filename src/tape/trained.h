@@ -139,7 +139,7 @@ int sheaf__trained_parts(const sheaf__trained *t); /* at least 1 */
  * `count` of them; sums within one ascend, and their totals join in the fixed tree. Call
  * accumulator_begin(g) before the first backward of accumulator g (it clears),
  * accumulators_close when all are done: item grads then hold the total. Empty ones
- * are never begun. */
+ * never start. */
 typedef struct sheaf__accumulators {
     int depth;
     int begin[SHEAF__MAX_ACCUMULATED];
@@ -147,7 +147,7 @@ typedef struct sheaf__accumulators {
 sheaf_status *sheaf__accumulator_begin(sheaf__trained_set *set, sheaf__accumulators *stack, int g);
 void sheaf__accumulators_close(sheaf__trained_set *set, sheaf__accumulators *stack);
 /* sheaf__accumulators_reduce - after the close: the sums of all groups are added by the tree; all
- * have the total. present[G]: accumulators that were begun, in whatever group. Collective among
+ * have the total. present[G]: accumulators with a sum, in whatever group. Collective among
  * peers.
  */
 sheaf_status *sheaf__accumulators_reduce(sheaf__trained_set *set, int count, const bool *present);

@@ -49,13 +49,13 @@ sheaf_status *sheaf__bad_trained(const char **name, const sheaf__trained_set *se
 void sheaf__bad_rows(sheaf_text *text, const int64_t *row, int64_t count)
 {
     enum { MOST = 8 };
-    int64_t all = 0, said = 0;
+    int64_t all = 0, listed = 0;
     for (int64_t i = 0; i < count; i++)
         all += row[i] >= 0;
     sheaf__text_add(text, all == 1 ? "row" : "rows");
-    for (int64_t i = 0; i < count && said < MOST; i++)
+    for (int64_t i = 0; i < count && listed < MOST; i++)
         if (row[i] >= 0)
-            sheaf__text_add(text, "%s %" PRId64, said++ > 0 ? "," : "", row[i]);
+            sheaf__text_add(text, "%s %" PRId64, listed++ > 0 ? "," : "", row[i]);
     if (all > MOST)
         sheaf__text_add(text, ", ...");
 }

@@ -152,7 +152,7 @@ sheaf_status *sheaf__stepped_source(sheaf_source **out, sheaf_source *masters, s
 
 /* ---- the output ---- */
 
-/* Where a tensor of an adapter comes from. */
+/* The source of an adapter's tensor. */
 typedef struct source_of {
     const char *name;               /* in the checkpoint and in the base */
     const sheaf_lora_module *fused; /* the layer whose compact B it is, else NULL */

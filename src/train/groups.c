@@ -8,8 +8,8 @@
 
 /* ---- losses ---- */
 
-/* What a completion's tokens share: a mean over each completion and then over completions, over
- * all tokens of the step, of the micro-batch, or over as many as there could be. */
+/* The tokens over which the loss is a mean: a completion's and then over completions, those of the
+ * step, of the micro-batch, or as many as there could be. */
 typedef enum share { OF_ROWS, OF_STEP, OF_MICRO, OF_MOST } share;
 
 /* A loss as a function of the ratio, and its slope by that. */
@@ -291,7 +291,7 @@ void sheaf__groups_rewards(sheaf__group_sums *sums, const double *reward, const 
 
 /* ---- one completion ---- */
 
-/* What each token's ratio is exp() of, where all tokens share one; NaN: each its own. */
+/* The logarithm of a ratio that all tokens share; NaN: each has its own. */
 static double joint(const sheaf__group_loss *o, const sheaf__completion *c)
 {
     double sum = 0;

@@ -264,7 +264,7 @@ static void warn_of_nothing(const sheaf__run *r, const sheaf__rank *rank, int64_
 }
 
 /* Signals and the end of --max-time reach one rank first: all must take the same decision. */
-static sheaf_status *asked(sheaf__run *r, sheaf_comm *comm, bool *to_save, bool *to_stop)
+static sheaf_status *check_requests(sheaf__run *r, sheaf_comm *comm, bool *to_save, bool *to_stop)
 {
     int bits = sheaf__control_poll(r->hooks->control) |
                (is_over(r) || has_enough(r) ? SHEAF__CONTROL_STOP : 0) |
@@ -339,7 +339,7 @@ sheaf_status *sheaf__loop(sheaf__run *r, sheaf__rank *rank, sheaf_checkpoints *s
             break;
         }
         if (st != NULL) {
-            if (sheaf_status_code(st) != SHEAF_E_NUMBER) /* which names the step itself */
+            if (sheaf_status_code(st) != SHEAF_E_NUMBER) /* it names the step itself */
                 st = sheaf_in(st, "step %" PRId64, done + 1);
             break;
         }
@@ -347,7 +347,7 @@ sheaf_status *sheaf__loop(sheaf__run *r, sheaf__rank *rank, sheaf_checkpoints *s
         found = (verdict){ 0 };
         if (evaluation_due(r, s, done))
             st = evaluate(&found, r, rank, comm, &s->evals, done);
-        TRY(st, asked(r, comm, &save_now, &stop));
+        TRY(st, check_requests(r, comm, &save_now, &stop));
         stop = stop || found.stopped;
         if (st == NULL && (save_now || stop || found.best || is_due(o->save_every, done) ||
                            is_due(o->export_every, done))) {

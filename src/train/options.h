@@ -48,20 +48,20 @@ typedef struct sheaf_train_options {
     const char *tensorboard; /* folder for its files of events; NULL: none */
     int metrics_port;        /* of numbers for Prometheus; 0: none */
     const char *adapter;     /* PEFT adapter to start from */
-    const char *folder;      /* where the run began: its relative paths start there */
+    const char *folder;      /* start of the run: its relative paths begin there */
     const char *base_name; /* the model's path as given, for the result's adapter_config.json; NULL
                               = model */
 
     /* how many devices; never changes a byte of the result */
     int tp, dp;
     sheaf_transport transport;
-    const char *mpi;              /* which MPI library; NULL: the launcher's, or the one found */
+    const char *mpi; /* name or path of an MPI; NULL: the launcher's, or the one found */
     const char *hosts, *hostfile; /* hosts to start processes on; NULL: this one */
     int threads;                  /* compute threads in all, 0 = every core this process may use */
     bool checkpointing;           /* the flag: another name of `kept` NONE, which alone is read */
-    const char *offload;          /* what lies elsewhere between its uses: "weights,moments" */
+    const char *offload;          /* offloaded between uses: "weights,moments" */
     const char *offload_dir; /* folder of files for that; NULL: OUT; of a GPU, its host's memory */
-    sheaf__kept kept;        /* what is kept for the backward pass; INT8 changes the result */
+    sheaf__kept kept;        /* kept for the backward pass; INT8 changes the result */
     /* "ref", "avx2", "avx512", "avx512bf16", "amx"; NULL = the best here (for tests) */
     const char *isa;
     const char *device; /* docs/devices.md; NULL: cpu */
@@ -100,7 +100,7 @@ typedef struct sheaf_train_options {
     sheaf_schedule_kind schedule;
     int64_t warmup;      /* steps */
     double warmup_ratio; /* the same as a share of all steps, 0 = use `warmup` */
-    double min_lr_ratio; /* where cosine, wsd and sat-cosine end; 0 = the default of each */
+    double min_lr_ratio; /* end of cosine, wsd and sat-cosine; 0 = the default of each */
     int64_t decay_steps; /* of wsd, its last */
     sheaf_optimizer optimizer;
     double weight_decay, beta1, beta2, eps;
@@ -111,7 +111,7 @@ typedef struct sheaf_train_options {
     sheaf__objective_options objective;
     double neftune_alpha;    /* noise on the embedding, alpha / sqrt(tokens * width); 0 = none */
     sheaf_dtype dtype;       /* of activations and products */
-    sheaf_sums sums;         /* where that has several */
+    sheaf_sums sums;         /* for types that have several */
     sheaf_quantize quantize; /* frozen weights of a plain base, while they are loaded */
     /* float16: how the loss is scaled (scaler.h); zeros are the defaults */
     const char *loss_scale; /* "dynamic", or a scale that stays; NULL = dynamic */

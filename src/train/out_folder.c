@@ -119,7 +119,7 @@ static bool holds_lock_alone(const char *out)
     return alone;
 }
 
-/* What a run makes before its first step; the first ones not every run does. */
+/* Files of a run before its first step; only some runs have the first ones. */
 static const char *const before_steps[] = { "reference",     "rollouts.jsonl", "checkpoints",
                                             "metrics.jsonl", "run.json",       "settings" };
 enum { OF_SOME_RUNS = 2 };
@@ -257,8 +257,7 @@ sheaf_status *sheaf__out_check(sheaf__out_folder *f)
 static sheaf_status *take(sheaf__out_folder *f)
 {
     const bool anew = f->anew;
-    sheaf_status *st =
-        sheaf_checkpoints_lock(&f->lock, f->options->out, f->events); /* which makes OUT */
+    sheaf_status *st = sheaf_checkpoints_lock(&f->lock, f->options->out, f->events); /* makes OUT */
     if (st == NULL) /* not listed if its owner cannot read it */
         f->dir = open(f->options->out, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     TRY(st, sheaf__out_check(f));

@@ -7,7 +7,7 @@
 #include "data/data.h"
 
 typedef struct sheaf__row_kinds {
-    sheaf__step_info of[SHEAF__ROW_KINDS]; /* what tapes read */
+    sheaf__step_info of[SHEAF__ROW_KINDS]; /* read by tapes */
     /* empty where the tokens' own serve */
     sheaf__mirror sample[SHEAF__ROW_KINDS], position[SHEAF__ROW_KINDS];
 } sheaf__row_kinds;

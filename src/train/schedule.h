@@ -32,7 +32,7 @@ typedef struct sheaf_schedule {
     double min_ratio;    /* of cosine and wsd: where they end, as a share of lr */
     int64_t decay;       /* D, of wsd: its last steps */
     /* SAT's rule only */
-    double decay_ratio; /* where the cosine ends, as a share of lr; above 0 */
+    double decay_ratio; /* end of the cosine, as a share of lr; above 0 */
     int64_t held_steps; /* "auto warm-up": first steps, whose rate is at most held_rate * lr */
     double held_rate;
 } sheaf_schedule;

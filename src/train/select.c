@@ -98,7 +98,7 @@ static bool step(const char **p, const char **s, const char *name, bool any_numb
     return true;
 }
 
-/* What follows the last star is tried at each later place: earlier stars need no second look. */
+/* The rest behind the last star is tried at each later place: earlier stars need no second look. */
 bool sheaf__pattern_match(const char *p, const char *name, bool any_number)
 {
     const char *after_star = NULL, *retry = NULL, *s = name;

@@ -139,7 +139,7 @@ static sheaf_status *account(sheaf__run *r, sheaf_comm *comm, sheaf__run_state *
     return st;
 }
 
-/* Where each rank computes, of devices that have names. */
+/* The device of each rank, if devices have names. */
 static sheaf_status *note_devices(const sheaf__run *r, sheaf_comm *comm, const sheaf__device *d)
 {
     enum { TEXT = 128 };
@@ -182,7 +182,7 @@ static sheaf_status *train_rank(void *arg, const sheaf__grid *grid)
     sheaf__run_state s = { 0 };
     sheaf__rollout_log log = { 0 };
     int64_t done = 0;
-    bool begun = o->resume;
+    bool started = o->resume;
     int writer[SHEAF_MAX_SLICES];
     const sheaf_checkpoints_options how = { .keep = (int)o->keep,
                                             .writer = choose_writers(writer, o),
@@ -230,7 +230,7 @@ static sheaf_status *train_rank(void *arg, const sheaf__grid *grid)
         if (st == NULL && r->hooks->begin != NULL)
             st = r->hooks->begin(r->hooks->self, done, s.evals.last);
         TRY(st, o->resume ? sheaf__out_settings(&r->folder, r->recipe) : NULL);
-        begun = begun || st == NULL;
+        started = started || st == NULL;
         if (st == NULL && sheaf__evaluates(o))
             st = sheaf__eval_state_write(&s.evals, o->out);
         if (st == NULL && o->resume)
@@ -249,7 +249,7 @@ done:
     sheaf__rank_close(&rank);
     sheaf__rollout_log_close(&log);
     sheaf_checkpoint_close(from);
-    if (st != NULL && me == 0 && store != NULL && !begun && !r->folder.anew)
+    if (st != NULL && me == 0 && store != NULL && !started && !r->folder.anew)
         sheaf__out_undo(&r->folder);
     sheaf_checkpoints_close(store);
     return st;

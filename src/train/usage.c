@@ -69,7 +69,7 @@ static void add_offload(sheaf_event_offload *sum, const sheaf_event_offload *one
     sum->waiting += one->waiting;
 }
 
-/* What its rank has moved so far. */
+/* Bytes that its rank has moved so far. */
 static sheaf_event_offload offloaded(const sheaf__usage *s)
 {
     const sheaf__model *model = s->rank->model;
@@ -97,7 +97,7 @@ static sheaf_event_offload offload_since(const sheaf_event_offload *now,
 void sheaf__usage_begin(sheaf__usage *s)
 {
     sheaf__device_measure(s->rank->device, s->untimed == 0);
-    sheaf__device_spent(s->rank->device, &(sheaf__spent){ 0 }); /* what came between steps */
+    sheaf__device_spent(s->rank->device, &(sheaf__spent){ 0 }); /* time between steps */
     sent_to(s->to_then, s->grid);
     s->then = exchanged(s->grid);
     /* Not what loading moved; what later comes between two steps is the second one's. */
@@ -111,7 +111,7 @@ void sheaf__usage_begin(sheaf__usage *s)
 #define MARK 2e-6
 #define MOST_OF_MARKS 0.01 /* of the time of steps */
 
-/* What the device did, what it holds, and where bytes went. */
+/* Time and memory of the device, and the destinations of bytes. */
 static void look(sheaf_event_spent *out, sheaf__usage *s, double seconds)
 {
     sheaf__device *device = s->rank->device;

@@ -97,7 +97,7 @@ mv "$work/project" "$work/moved"
 rm -rf "$work/other"
 runs "moved with all it needs" 0 'going on after step 2' train --resume --out "$work/moved/runs/one" --steps 3
 mv "$work/moved/runs/two" "$work/two"
-runs "moved alone" 3 "--model models/base, as the run was begun .*expected: it in $work/project, where the run began, in this folder, or beside the run .*found: +nothing there .*try: +say where it lies now: sheaf train --resume --out $work/two --model PATH" \
+runs "moved alone" 3 "--model models/base, as the run started .*expected: it in $work/project, where the run began, in this folder, or beside the run .*found: +nothing there .*try: +say where it lies now: sheaf train --resume --out $work/two --model PATH" \
     train --resume --out "$work/two" --steps 2
 runs "and told where it is" 0 . train --resume --out "$work/two" --steps 2 --model "$work/moved/models/base" --data "$data"
 cd "$here"

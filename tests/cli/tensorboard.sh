@@ -22,7 +22,7 @@ check "with a second file" test "$(files "$work/board/deep" | wc -l)" -eq 2
 tags "of the third step alone" train/loss 1 "$(files "$work/board/deep" | tail -n 1)"
 same "the adapter is the same" "$work/plain/adapter/adapter_model.safetensors" "$work/run/adapter/adapter_model.safetensors"
 rm -r "$work/board"
-runs "a folder that is gone" 3 'tensorboard board/deep, as the run was begun.*--tensorboard PATH' train --resume --out "$work/run" --steps 4
+runs "a folder that is gone" 3 'tensorboard board/deep, as the run started.*--tensorboard PATH' train --resume --out "$work/run" --steps 4
 runs "is named anew" 0 . train --resume --out "$work/run" --steps 4 --tensorboard "$work/other"
 check "and written" test "$(files "$work/other" | wc -l)" -eq 1
 cp "$work/run/settings" "$work/settings"

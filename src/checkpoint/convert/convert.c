@@ -138,7 +138,7 @@ static void report_kept(const sheaf__converter *k)
                    k->o->src, kept);
 }
 
-/* Those that are asked for: there are some, and numbers. Codes of 8 bits are in blocks that belong
+/* The requested tensors: there are some, and numbers. Codes of 8 bits are in blocks that belong
  * to the slices of their run. */
 static sheaf_status *check_moments(const sheaf__converter *k)
 {

@@ -46,7 +46,7 @@ sheaf_status *sheaf__gguf_needs_model(const sheaf__converter *k)
 
 /* ---- a model ---- */
 
-/* As asked for; else as the first matrix is stored. */
+/* As requested; else as the first matrix is stored. */
 static sheaf__gguf_file file_of(const sheaf__converter *k, const sheaf_safetensors_spec *spec,
                                 int64_t n)
 {

@@ -125,12 +125,12 @@ static sheaf_status *match_whole(sheaf__matcher *m, const sheaf_source_entry *e,
     if (kind == SHEAF_PART_WHOLE) {
         st = place(&t, m, path, "");
         const sheaf_lora_options *o = &m->adapter->options;
-        const bool asked = t != NULL && (sheaf__lora_asks_whole(o, path) ||
-                                         (o->keep_tie && sheaf__merge_is_other(m->plan, t)));
-        if (t == NULL || (!asked && !t->table))
+        const bool requested = t != NULL && (sheaf__lora_asks_whole(o, path) ||
+                                             (o->keep_tie && sheaf__merge_is_other(m->plan, t)));
+        if (t == NULL || (!requested && !t->table))
             lose(m, e->name);
         else
-            st = replace(m, t, e, asked);
+            st = replace(m, t, e, requested);
     } else if (kind == SHEAF_PART_BIAS || kind == SHEAF_PART_COPY) {
         st = place(&t, m, path, kind == SHEAF_PART_BIAS ? ".bias" : ".weight");
         const bool trained = m->adapter->options.bias != SHEAF_BIAS_NONE;

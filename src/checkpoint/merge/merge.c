@@ -438,9 +438,9 @@ static void warn_of_loss(const merger *m)
 }
 
 sheaf_status *sheaf_merge(sheaf_weights_merge_report *report,
-                          const sheaf_weights_merge_options *asked)
+                          const sheaf_weights_merge_options *given)
 {
-    sheaf_weights_merge_options with = *asked;
+    sheaf_weights_merge_options with = *given;
     const sheaf_weights_merge_options *options = &with;
     merger m = { .report = report, .events = options->events };
     *report = (sheaf_weights_merge_report){ 0 };

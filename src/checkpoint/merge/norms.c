@@ -21,7 +21,7 @@ typedef struct norms {
 } norms;
 
 /* The order of torch 2.x on CPUs: column c of a row goes to sum c % LANES, the sums are added in
- * turn, then what is left of the row; a column is one sum from its top. float32, no fused
+ * turn, then the rest of the row; a column is one sum from its top. float32, no fused
  * multiply-add. */
 static void add_as_torch(norms *n, const float *w, int64_t row0, int64_t rows)
 {

@@ -84,7 +84,8 @@ typedef struct spelling {
 } spelling;
 
 /* Can a stored name stand for this one? */
-static bool alike(const sheaf__merge_tensor *t, const char *name, const sheaf_source_entry *like)
+static bool can_stand_for(const sheaf__merge_tensor *t, const char *name,
+                          const sheaf_source_entry *like)
 {
     const char *a = strrchr(t->name, '.'), *b = strrchr(name, '.');
     if (t->made || a == NULL || b == NULL || strcmp(a, b) != 0)
@@ -112,7 +113,7 @@ static sheaf_status *by_renames(const sheaf_source_entry **out, int group,
     sheaf_status *st = sheaf__renames_new(&renames, group);
     for (int64_t i = 0; i < p->count && st == NULL && *out == NULL; i++) {
         char *memory = NULL;
-        if (!alike(&p->tensor[i], name, like))
+        if (!can_stand_for(&p->tensor[i], name, like))
             continue;
         st = sheaf__renames_apply(&memory, renames, p->tensor[i].name);
         if (st == NULL && strcmp(memory, name) == 0)
@@ -134,8 +135,9 @@ static sheaf_status *locate(const sheaf_source_entry **out, spelling *s, sheaf__
     for (int64_t i = 0; i < p->count && *out == NULL; i++) { /* files of the bare model */
         const char *bare = p->tensor[i].name;
         const size_t lacks = strlen(name) > strlen(bare) ? strlen(name) - strlen(bare) : 0;
-        if (lacks > 0 && alike(&p->tensor[i], name, like) && strcmp(name + lacks, bare) == 0 &&
-            name[lacks - 1] == '.' && !any_begins(p, name, lacks)) {
+        if (lacks > 0 && can_stand_for(&p->tensor[i], name, like) &&
+            strcmp(name + lacks, bare) == 0 && name[lacks - 1] == '.' &&
+            !any_begins(p, name, lacks)) {
             *out = p->tensor[i].base;
             snprintf(s->lacks, sizeof s->lacks, "%.*s", (int)lacks, name);
         }

@@ -31,7 +31,7 @@ typedef struct settings {
 
 /* ---- Ctrl-C: a handler reaches nothing but static memory ---- */
 
-static sheaf_control asked; /* `stop`: presses since the last answer began */
+static sheaf_control control; /* `stop`: presses since the last answer began */
 
 static bool is_press(int number)
 {
@@ -40,7 +40,7 @@ static bool is_press(int number)
 
 static void on_interrupt(int number)
 {
-    const int before = atomic_fetch_add(&asked.stop, is_press(number) ? 1 : 2);
+    const int before = atomic_fetch_add(&control.stop, is_press(number) ? 1 : 2);
     if (before > 2) { /* impatient */
         signal(number, SIG_DFL);
         raise(number);
@@ -70,7 +70,7 @@ static sheaf_status *listen_to_signals(const cli *cli)
 static void forget_press(void)
 {
     int once = 1;
-    atomic_compare_exchange_strong(&asked.stop, &once, 0);
+    atomic_compare_exchange_strong(&control.stop, &once, 0);
 }
 
 /* ---- lines ---- */
@@ -91,7 +91,7 @@ typedef struct reader {
 static bool read_more(reader *r)
 {
     struct pollfd in = { .fd = STDIN_FILENO, .events = POLLIN };
-    while (atomic_load(&asked.stop) == 0 && !r->ended && r->lost == NULL) {
+    while (atomic_load(&control.stop) == 0 && !r->ended && r->lost == NULL) {
         if (poll(&in, 1, 200) <= 0) { /* a signal may have gone to another thread */
             r->lost = sheaf_model_wait(r->model, &r->ended);
             continue;
@@ -205,15 +205,15 @@ static void keep(session *t)
     sheaf_status *st = t->save == NULL ? NULL : sheaf_chat_save(t->chat, t->save);
     t->unsaved = st != NULL;
     if (st != NULL)
-        refuse(t, sheaf_try_this(st, "/save FILE, at another place: all that was said is still "
+        refuse(t, sheaf_try_this(st, "/save FILE, at another place: the conversation is still "
                                      "here; the next answer is saved with it, too"));
 }
 
 static sheaf_status *answer(session *t, const char *query)
 {
-    sheaf_answer *said = NULL;
+    sheaf_answer *answer = NULL;
     forget_press();
-    sheaf_status *st = sheaf_chat_ask(&said, t->chat, query, NULL);
+    sheaf_status *st = sheaf_chat_ask(&answer, t->chat, query, NULL);
     if (st != NULL && is_about_question(st)) {
         refuse(t, st);
         return NULL;
@@ -221,14 +221,14 @@ static sheaf_status *answer(session *t, const char *query)
     if (st != NULL)
         return st;
     if (t->cli->json) {
-        print_json(t, query, said);
+        print_json(t, query, answer);
     } else {
         fputc('\n', t->cli->out);
         fflush(t->cli->out);
-        if (sheaf_answer_ending(said) == SHEAF_ENDS_STOPPED)
+        if (sheaf_answer_ending(answer) == SHEAF_ENDS_STOPPED)
             sheaf__print(t->cli->err, "(stopped)\n");
     }
-    sheaf_answer_free(said);
+    sheaf_answer_free(answer);
     keep(t);
     return driver_written(t->cli);
 }
@@ -395,7 +395,7 @@ static sheaf_status *lead(session *t)
             refuse(t, bad);
             continue;
         }
-        if (line == NULL || atomic_load(&asked.stop) != 0)
+        if (line == NULL || atomic_load(&control.stop) != 0)
             break;
         if (line[0] == '/' && line[1] != '/') {
             if (!obey(t, line))
@@ -425,7 +425,7 @@ static sheaf_status *begin(session *t, const cli_option *table)
     sheaf_status *st = ask_options(&answers, t->cli, table, &s->ask, &t->facts);
     answers.on_text = ask_streams(t->cli, &s->ask) ? speak : NULL;
     answers.context = t;
-    answers.control = &asked;
+    answers.control = &control;
     o.answers = &answers;
     o.load = s->load;
     o.save = t->save = s->save;
@@ -444,12 +444,11 @@ static sheaf_status *run(session *t, const cli_option *table)
     sheaf_status *st = begin(t, table);
     t->in.model = t->model;
     if (st == NULL && t->terminal)
-        sheaf_note(&t->cli->events, "%s: /help lists what can be said besides questions",
-                   t->facts.family);
+        sheaf_note(&t->cli->events, "%s: /help lists commands", t->facts.family);
     if (st == NULL && first)
         st = sheaf_model_end(t->model, t->in.buffer == NULL ? sheaf__no_memory("a line") : lead(t));
     else if (st == NULL)
-        st = sheaf_model_follow(t->model, &asked);
+        st = sheaf_model_follow(t->model, &control);
     sheaf_chat_close(t->chat);
     free(t->in.buffer);
     free(t->saved);

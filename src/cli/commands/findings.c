@@ -120,7 +120,7 @@ static void print_one(FILE *to, const sheaf_finding *f)
 enum { WHOLE = 2, NAMES = 3 }; /* of findings with one cause: printed in full, or by name alone */
 
 /* Findings that differ only in their tensors, or in `found`, mostly have one cause. */
-static bool alike(const sheaf_finding *a, const sheaf_finding *b)
+static bool same_cause(const sheaf_finding *a, const sheaf_finding *b)
 {
     const bool of_tensors = *a->tensor != '\0';
     return a->severity == b->severity && of_tensors == (*b->tensor != '\0') &&
@@ -129,13 +129,13 @@ static bool alike(const sheaf_finding *a, const sheaf_finding *b)
 }
 
 /* Prints a finding and later ones like it; marks them. */
-static void print_alike(FILE *to, const sheaf_finding *all, int64_t count, int64_t first,
-                        bool *printed)
+static void print_same(FILE *to, const sheaf_finding *all, int64_t count, int64_t first,
+                       bool *printed)
 {
     int64_t n = 0;
     for (int64_t i = first; i < count; i++) {
         const sheaf_finding *f = &all[i];
-        if (printed[i] || (i > first && !alike(f, &all[first])))
+        if (printed[i] || (i > first && !same_cause(f, &all[first])))
             continue;
         printed[i] = true;
         if (n++ < WHOLE)
@@ -167,7 +167,7 @@ void cli_findings_print(FILE *to, const sheaf_finding *all, int64_t count, int64
             if (shown == most)
                 rest++;
             else if (printed != NULL)
-                print_alike(to, all, count, i, printed);
+                print_same(to, all, count, i, printed);
             else
                 print_one(to, &all[i]);
             shown += shown < most;

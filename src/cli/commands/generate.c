@@ -33,7 +33,7 @@ typedef struct work {
     const sheaf_model_facts *model;
     sheaf_prompts *prompts;
     int64_t count;      /* of them */
-    bool begun;         /* the answer of a single prompt is being streamed */
+    bool started;       /* the answer of a single prompt is being streamed */
     sheaf_answer **out; /* [count] */
 } work;
 
@@ -68,9 +68,9 @@ static void print_prompt(const work *w, int64_t i)
 static void speak(void *self, int64_t prompt, const char *text)
 {
     work *w = self;
-    if (!w->begun && !w->cli->json)
+    if (!w->started && !w->cli->json)
         print_prompt(w, prompt);
-    w->begun = true;
+    w->started = true;
     ask_piece(w->cli, text);
 }
 
@@ -79,7 +79,7 @@ static void print_answer(const work *w, int64_t i)
     const char *text = sheaf_answer_text(w->out[i]);
     int64_t n;
     const int32_t *tokens = sheaf_answer_tokens(w->out[i], &n);
-    if (text != NULL && !w->begun) {
+    if (text != NULL && !w->started) {
         print_prompt(w, i);
         cli_say(w->cli, text);
     }
@@ -167,17 +167,17 @@ static sheaf_status *stopped(const work *w)
 /* Prints the results after a stop; a streamed answer is on the terminal already. */
 static void print_results(const work *w, bool stopped)
 {
-    int64_t compared = 0, equal = 0, begun = 0;
+    int64_t compared = 0, equal = 0, started = 0;
     for (int64_t i = 0; i < w->count; i++) {
-        begun += tokens_of(w, i) > 0;
+        started += tokens_of(w, i) > 0;
         compared += !stopped && ask_facts(w->prompts, i).expected != NULL;
         equal += sheaf_prompts_match(w->prompts, i, w->out[i], false);
     }
     const double share = compared == 0 ? 0 : (double)equal / (double)compared;
-    if (w->cli->json && (begun > 0 || !stopped))
+    if (w->cli->json && (started > 0 || !stopped))
         print_json(w, compared > 0 ? &share : NULL, stopped);
     for (int64_t i = 0; i < w->count && !w->cli->json; i++)
-        if (!stopped || is_whole(w, i) || (w->s->from.data == NULL && begun > 0))
+        if (!stopped || is_whole(w, i) || (w->s->from.data == NULL && started > 0))
             print_answer(w, i);
     if (compared > 0 && !w->cli->json)
         sheaf__print(w->cli->out, "exact match: %lld of %lld (%.1f %%)\n", (long long)equal,
@@ -235,7 +235,7 @@ static sheaf_status *run(cli *cli, const cli_option *table, settings *s)
         print_results(&w, false);
     else if (w.out != NULL && w.out[0] != NULL)
         print_results(&w, true);
-    else if (w.begun && !cli->json)
+    else if (w.started && !cli->json)
         fputc('\n', cli->out);
     for (int64_t i = 0; i < w.count && w.out != NULL; i++)
         sheaf_answer_free(w.out[i]);

@@ -212,9 +212,9 @@ static sheaf_status *answer(bool *fits, cli_plan *q, sheaf__run_settings *run, c
     sheaf_needs *needs = NULL;
     SHEAF_INIT(&q->facts);
     q->ask.first_step = cli->json;
-    q->asked.dp = *(const int *)value(run->table, "dp");
-    q->asked.micro_batch = *(const int64_t *)value(run->table, "micro-batch");
-    q->asked.seq = *(const int64_t *)value(run->table, "seq");
+    q->requested.dp = *(const int *)value(run->table, "dp");
+    q->requested.micro_batch = *(const int64_t *)value(run->table, "micro-batch");
+    q->requested.seq = *(const int64_t *)value(run->table, "seq");
     sheaf_status *st = sheaf__run_plan(&needs, run, &q->ask, &cli->events);
     TRY(st, sheaf_needs_info(&q->facts, needs));
     if (st != NULL)

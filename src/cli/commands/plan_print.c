@@ -212,7 +212,7 @@ static void print_fit(const cli *cli, const cli_plan *q, const json_t *all)
         const long long rows = whole(to, "micro_batch"), times = whole(to, "accumulate"),
                         larger = whole(all, "larger_micro_batch");
         sheaf__text_add(&text, "fits: --tp %lld", whole(to, "tp"));
-        if (whole(to, "dp") != q->asked.dp)
+        if (whole(to, "dp") != q->requested.dp)
             sheaf__text_add(&text, " --dp %lld", whole(to, "dp"));
         if (json_is_true(json_object_get(to, "checkpointing")))
             sheaf__text_add(&text, " --checkpointing");
@@ -222,9 +222,9 @@ static void print_fit(const cli *cli, const cli_plan *q, const json_t *all)
         if (json_object_get(to, "offload") != NULL)
             sheaf__text_add(&text, " --offload %s",
                             json_string_value(json_object_get(to, "offload")));
-        if (rows != q->asked.micro_batch)
+        if (rows != q->requested.micro_batch)
             sheaf__text_add(&text, " --micro-batch %lld --accumulate %lld", rows, times);
-        if (q->seq != q->asked.seq)
+        if (q->seq != q->requested.seq)
             sheaf__text_add(&text, " --seq %lld%s", (long long)q->seq,
                             q->has_data ? " (longer rows must be cut)" : "");
         if (larger > 0)

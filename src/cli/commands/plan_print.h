@@ -14,7 +14,7 @@ typedef struct cli_plan {
     struct {
         int dp;
         int64_t micro_batch, seq;
-    } asked;
+    } requested;
     /* of the answer */
     int64_t seq;
     int slices;

@@ -30,9 +30,9 @@ static int start(int *rank, int *ranks)
     };
     enum { KEPT = sizeof kept / sizeof *kept };
     struct sigaction before[KEPT];
-    int level = 0, begun = 0;
-    MPI_Initialized(&begun);
-    if (begun)
+    int level = 0, initialized = 0;
+    MPI_Initialized(&initialized);
+    if (initialized)
         return SHEAF__MPI_BEGUN;
     for (int i = 0; i < KEPT; i++)
         sigaction(kept[i], NULL, &before[i]);

@@ -1,5 +1,5 @@
 /* watch.c - see watch.h: the watching thread. The first process hears of all ranks, judges, and
- * reports what happened, once. Any other ends when that one says so or is not heard any more. All
+ * reports what happened, once. Any other ends when that one says so or its frames stop. All
  * but opening and closing happens in the thread. */
 #include "comm/watch/watch.h"
 
@@ -33,8 +33,8 @@ typedef struct frame {
 typedef struct peer {
     int fd; /* -1: none any more */
     int process;
-    double heard; /* when */
-    double died;  /* when its connection closed; 0: it lives */
+    double last_frame; /* when */
+    double died;       /* when its connection closed; 0: it lives */
     double quiet; /* seconds before that: one that was stopped may be killed by another process */
     bool bye;
     frame in;
@@ -152,7 +152,8 @@ static void take_frame(sheaf__watch *w, peer *p)
     } else if (p->in.kind == END) {
         if (p->in.victim != NONE)
             sheaf__self_kill(&w->self[p->in.victim]);
-        /* a launcher that sees this process end may kill the first before it has said why */
+        /* a launcher that sees this process end may kill the first before it has reported the
+         * reason */
         poll(NULL, 0, LAST_WORDS_MS);
         w->o.hooks->end(w->o.hooks->self, NULL);
     }
@@ -161,8 +162,8 @@ static void take_frame(sheaf__watch *w, peer *p)
 static void hear(sheaf__watch *w, peer *p, double now)
 {
     int got;
-    p->quiet = now - p->heard;
-    p->heard = now;
+    p->quiet = now - p->last_frame;
+    p->last_frame = now;
     while ((got = sheaf__line_read(p->fd, &p->in, sizeof p->in, &p->used)) > 0)
         take_frame(w, p);
     if (got == 0)
@@ -195,9 +196,9 @@ static void judge_peers(sheaf__watch *w, double now)
             end_all(w, p->process, p->quiet < w->o.heartbeat / 2, p->quiet);
         }
         if (late)
-            p->heard = now;
-        if (p->fd >= 0 && !p->bye && now - p->heard >= w->o.heartbeat)
-            end_all(w, p->process, false, now - p->heard);
+            p->last_frame = now;
+        if (p->fd >= 0 && !p->bye && now - p->last_frame >= w->o.heartbeat)
+            end_all(w, p->process, false, now - p->last_frame);
     }
 }
 
@@ -206,7 +207,7 @@ static bool all_heard(const sheaf__watch *w, double now)
 {
     bool all = true;
     for (int i = 0; i < w->peers; i++)
-        all = all && (w->peer[i].fd < 0 || w->peer[i].bye || now - w->peer[i].heard < 1);
+        all = all && (w->peer[i].fd < 0 || w->peer[i].bye || now - w->peer[i].last_frame < 1);
     return all;
 }
 
@@ -301,7 +302,7 @@ sheaf_status *sheaf__watch_open(sheaf__watch **out, sheaf__activity *activity, i
     w->peers = peers;
     for (int i = 0; i < peers; i++) {
         const int other = process > 0 ? 0 : i + 1;
-        w->peer[i] = (peer){ .fd = fd[other], .process = other, .heard = sheaf__seconds() };
+        w->peer[i] = (peer){ .fd = fd[other], .process = other, .last_frame = sheaf__seconds() };
     }
     w->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     beat(w, sheaf__seconds()); /* the first activity is recorded, however short */
@@ -343,7 +344,7 @@ static sheaf_status *begin_records(sheaf__watched *out, const sheaf__watch_optio
     return NULL;
 }
 
-/* All learn who they are and where the first process listens, and connect to it; fd, self: see
+/* All learn their number and the address of the first process, and connect to it; fd, self: see
  * sheaf__watch_open(). An SHEAF_E_IO in one of them is one of all. */
 static sheaf_status *meet(int *fd, sheaf__self *self, sheaf_comm *all)
 {
@@ -402,8 +403,8 @@ sheaf_status *sheaf__watched_open(sheaf__watched *out, const sheaf__watch_option
     sheaf_status *st = open_watch(out, o);
     if (st == NULL)
         sheaf__process_record(o->all, out->activity);
-    if (st == NULL && o->hooks != NULL && o->hooks->begun != NULL)
-        o->hooks->begun();
+    if (st == NULL && o->hooks != NULL && o->hooks->started != NULL)
+        o->hooks->started();
     return st;
 }
 

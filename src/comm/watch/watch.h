@@ -6,7 +6,7 @@
  * closes without a goodbye is a process that died; one that is silent for `heartbeat` seconds was
  * stopped, or its host is gone; beats without any progress for `hang_after` seconds are a hang. A
  * rank that is slow makes progress, and is left alone. The first process reports what happened,
- * once, and all end; what is left of a silent process is killed by those on its machine.
+ * once, and all end; the rest of a silent process is killed by processes on its machine.
  *
  * With one process it looks for hangs alone. Progress is an op of the tape or a call that ends;
  * where a rank does neither (it loads, writes, tokenizes), processor time that its process takes.
@@ -25,7 +25,7 @@ typedef struct sheaf__watch_hooks {
     /* Called once, in the watching thread: ends the process at once. text: why the run cannot go
      * on, to be shown; NULL: another process shows it. */
     void (*end)(void *self, const char *text);
-    void (*begun)(void); /* the processes are watched, or are not to be; may be NULL */
+    void (*started)(void); /* the processes are watched, or are not to be; may be NULL */
     void *self;
 } sheaf__watch_hooks;
 
@@ -55,7 +55,7 @@ void sheaf__watched_close(sheaf__watched *watched);
 
 /* sheaf__watch_open - begins to watch.
  *   activity          of this process's ranks, borrowed
- *   self              [processes] who they are; copied
+ *   self              [processes] their identities; copied
  *   fd                [processes] connections of the first process to the others; of another one
  *                     fd[0] is that to the first. Taken, also where it fails
  * Errors: SHEAF_E_MEMORY. */

@@ -71,9 +71,9 @@ static sheaf_status *report(sheaf_catalog *c, const sheaf_config *config, const 
                             const listed *more, const listed *less)
 {
     sheaf_text title = { 0 }, expected = { 0 }, cure = { 0 }, rest = { 0 };
-    const char *said = sheaf__config_title(config);
+    const char *declared = sheaf__config_title(config);
     sheaf__identity_title(&title, is);
-    sheaf__text_add(&expected, "tensors of %s, as it says", said);
+    sheaf__text_add(&expected, "tensors of %s, as it says", declared);
     sheaf__text_add(&cure,
                     "the config of %s: give its path with `config`, or put it beside the weights",
                     title.failed ? "" : title.at);
@@ -81,7 +81,7 @@ static sheaf_status *report(sheaf_catalog *c, const sheaf_config *config, const 
         sheaf__text_add(&rest, "; %" PRId64 " would be lost: %s%s", more->n, more->text.at,
                         more->n > NAMED ? ", ..." : "");
     else if (less->n > 0)
-        sheaf__text_add(&rest, "; %s has %" PRId64 " more: %s%s", said, less->n, less->text.at,
+        sheaf__text_add(&rest, "; %s has %" PRId64 " more: %s%s", declared, less->n, less->text.at,
                         less->n > NAMED ? ", ..." : "");
     if (more->n > 0 && more->biases)
         sheaf__text_add(&cure, "; or see attention_bias and mlp_bias in this one");

@@ -1,5 +1,5 @@
 /* class.h - are these tensors of the model that the config says? By the names that families say
- * their tensors have, of the tensors and of the schema alike: where both are of one model, or
+ * their tensors have, of the tensors as of the schema: where both are of one model, or
  * tensors are of none, the config's schema says what is wrong. */
 #pragma once
 

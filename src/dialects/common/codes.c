@@ -1,4 +1,4 @@
-/* codes.c - see codes.h: which tensors belong together, and what is left over. */
+/* codes.c - see codes.h: the tensors that belong together, and the remaining ones. */
 #include "dialects/common/codes.h"
 
 #include "base/base.h"

@@ -136,7 +136,7 @@ sheaf_status *sheaf__codes_tables(sheaf__codes_weight *g)
 
 /* ---- sizes ---- */
 
-/* Two codes in a byte, whatever type the bytes are said to have. */
+/* Two codes in a byte, whatever the declared type of the bytes. */
 static sheaf_status *check_packed(sheaf__codes_weight *g, const state *s)
 {
     const sheaf_logical *t = g->part[SHEAF__CODES_PART];

@@ -43,17 +43,17 @@ static sheaf_status *check_plane(sheaf__codes_weight *g, int part, uint64_t dtyp
  * say, of the size that fits. */
 static sheaf_status *find_block(sheaf__codes_weight *g, int64_t groups)
 {
-    const int64_t said = g->how.group, in = g->q->in;
+    const int64_t declared = g->how.group, in = g->q->in;
     int64_t *block = &g->q->form.block;
     char want[128];
-    *block = groups <= 1 ? 0 : said > 0 ? said : in / groups;
-    const bool fits =
-        groups <= 1 ? said == 0 || said >= in : *block > 0 && (in + *block - 1) / *block == groups;
+    *block = groups <= 1 ? 0 : declared > 0 ? declared : in / groups;
+    const bool fits = groups <= 1 ? declared == 0 || declared >= in
+                                  : *block > 0 && (in + *block - 1) / *block == groups;
     if (fits && groups > 0 && groups < MOST_GROUPS)
         return NULL;
-    if (said > 0)
+    if (declared > 0)
         snprintf(want, sizeof want, "%" PRId64 " groups of %" PRId64 " in %" PRId64 " columns",
-                 (in + said - 1) / said, said, in);
+                 (in + declared - 1) / declared, declared, in);
     else
         snprintf(want, sizeof want,
                  "a scale for each row, or groups that divide %" PRId64 " columns", in);

@@ -56,7 +56,7 @@ sheaf_status *sheaf__codes_take(sheaf__codes_weight *g, int part);
 /* sheaf__codes_read - sheaf__part_bytes(); that it cannot be read is a finding and g->wrong. */
 sheaf_status *sheaf__codes_read(void *dst, sheaf__codes_weight *g, int part, int64_t begin,
                                 int64_t size);
-/* sheaf__codes_drop - takes out what is left of a tensor that cannot be made: it would be reported
+/* sheaf__codes_drop - takes out the rest of a tensor that cannot be made: it would be reported
  * again, as foreign. */
 void sheaf__codes_drop(sheaf__codes_weight *g);
 /* sheaf__codes_wrong - a finding about a part; `code`, `expected` and `cure` as sheaf__finding()

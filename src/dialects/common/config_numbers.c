@@ -181,12 +181,12 @@ static int64_t size_in(const sheaf_schema *schema, const misfit *m)
 }
 
 /* Do the same sizes not fit here? */
-static bool is_alike(search *s, const sheaf_schema *schema)
+static bool is_same(search *s, const sheaf_schema *schema)
 {
-    bool alike = schema->count == s->tensors && compare(s, schema, false) == s->count;
+    bool same = schema->count == s->tensors && compare(s, schema, false) == s->count;
     for (int i = 0; i < s->misfits; i++)
-        alike = alike && (s->at[i].axis < 0 || size_in(schema, &s->at[i]) == s->at[i].wanted);
-    return alike;
+        same = same && (s->at[i].axis < 0 || size_in(schema, &s->at[i]) == s->at[i].wanted);
+    return same;
 }
 
 /* Values of a number that misfits ask for: n of them. */
@@ -204,7 +204,7 @@ static sheaf_status *propose(int64_t out[MOST_MISFITS], int *n, search *s, key *
             TRY(st, make_schema(&schema, s));
         }
     TRY(st, set_value(k, is));
-    k->idle = st == NULL && schema != NULL && is_alike(s, schema);
+    k->idle = st == NULL && schema != NULL && is_same(s, schema);
     for (int i = 0; st == NULL && schema != NULL && i < s->misfits; i++) {
         const misfit *m = &s->at[i];
         const int64_t moved = m->axis < 0 ? 0 : size_in(schema, m) - m->wanted,
@@ -325,7 +325,7 @@ sheaf_status *sheaf__config_advice(sheaf_text *out, int *changed, bool *few,
     enum { FEW = 2 };
     const sheaf__tensor_names names = sheaf__catalog_names(stored);
     const sheaf__identity is = sheaf__model_by_names(&names);
-    const char *said = sheaf__config_title(config);
+    const char *declared = sheaf__config_title(config);
     sheaf_text numbers = { 0 }, title = { 0 };
     int64_t rest = 0;
     *changed = 0;
@@ -338,20 +338,20 @@ sheaf_status *sheaf__config_advice(sheaf_text *out, int *changed, bool *few,
         st = sheaf__no_memory("numbers of the config");
     *few = st == NULL && *changed > 0 && *changed <= FEW && rest == 0;
     /* Of this very model without another number that helps: it is the weights that lack tensors. */
-    const bool other = st == NULL && strcmp(title.at, said) != 0,
+    const bool other = st == NULL && strcmp(title.at, declared) != 0,
                wrong = *changed > 0 || (rest > 0 && other);
     if (st == NULL && *few)
-        sheaf__text_add(out, "correct the config, of %s: %s; or give", said, numbers.at);
+        sheaf__text_add(out, "correct the config, of %s: %s; or give", declared, numbers.at);
     else if (st == NULL && wrong)
         sheaf__text_add(out, "give");
     if (st == NULL && wrong)
         sheaf__text_add(out, " the config of these weights%s%s",
                         other ? ", which have the names of " : "", other ? title.at : "");
     if (st == NULL && !*few && *changed > 0)
-        sheaf__text_add(out, "; this one, of %s, would have to have %s%s", said, numbers.at,
+        sheaf__text_add(out, "; this one, of %s, would have to have %s%s", declared, numbers.at,
                         rest > 0 ? ", and more" : "");
     else if (st == NULL && !*few && wrong)
-        sheaf__text_add(out, "; this one is of %s", said);
+        sheaf__text_add(out, "; this one is of %s", declared);
     sheaf__text_release(&numbers);
     sheaf__text_release(&title);
     return st == NULL && out->failed ? sheaf__no_memory("numbers of the config") : st;

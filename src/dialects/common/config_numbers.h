@@ -1,5 +1,5 @@
 /* config_numbers.h - which numbers of a config do the tensors contradict? No table says which key
- * sets which axis: a key is changed, the family's reader and rows are asked again, and what moves
+ * sets which axis: a key is changed, the family's reader and rows run again, and what moves
  * is compared with the files. */
 #pragma once
 

@@ -192,7 +192,7 @@ static sheaf_status *check_against(sheaf__megatron *m, sheaf_catalog *c, const s
                                                          : SHEAF_ROPE_DEFAULT;
     const struct {
         const char *what;
-        double said, given;
+        double declared, given;
         bool shown, same; /* in shapes; further condition for equality */
         double within;    /* tolerance */
     } numbers[] = {
@@ -209,11 +209,11 @@ static sheaf_status *check_against(sheaf__megatron *m, sheaf_catalog *c, const s
     sheaf_status *st = NULL;
     for (size_t i = 0; st == NULL && i < sizeof numbers / sizeof *numbers; i++) {
         char expected[96];
-        const double apart = fabs(numbers[i].said - numbers[i].given);
+        const double apart = fabs(numbers[i].declared - numbers[i].given);
         if (numbers[i].same && apart <= numbers[i].within)
             continue;
         snprintf(expected, sizeof expected, "%s %.9g, as in the args", numbers[i].what,
-                 numbers[i].said);
+                 numbers[i].declared);
         st = sheaf__finding(c, numbers[i].shown ? SHEAF_DEFECT : SHEAF_WARNING, "class",
                             config_path, "", expected, cure, "%s %.9g%s%s (args: %s)",
                             numbers[i].what, numbers[i].given, apart == 0 ? " of another type" : "",
@@ -269,19 +269,19 @@ static sheaf_status *ask_args(sheaf__megatron *m, sheaf_catalog *c, const sheaf_
 {
     const char *tokenizer = sheaf__pickle_text(sheaf__pickle_get(args, "tokenizer_type"));
     const bool none = tokenizer != NULL && strncmp(tokenizer, "Null", 4) == 0;
-    const int64_t said = m->vocab;
-    if (said < 0 || (!none && (said > m->padded || can_pad(m, said))))
+    const int64_t declared = m->vocab;
+    if (declared < 0 || (!none && (declared > m->padded || can_pad(m, declared))))
         return NULL;
     m->vocab = -1;
     if (none)
         return sheaf__note(c, "conflict", path, "", "the vocabulary in args.vocab_size", "",
                            "%" PRId64 " with a %.40s, which may leave out the row of the "
                            "end of a document; not used",
-                           said, tokenizer);
+                           declared, tokenizer);
     return sheaf__warning(c, "conflict", path, "", "the vocabulary in args.vocab_size",
                           "give the config.json of the model with `config`",
-                          "%" PRId64 ", which no program pads to %" PRId64 " rows; not used", said,
-                          m->padded);
+                          "%" PRId64 ", which no program pads to %" PRId64 " rows; not used",
+                          declared, m->padded);
 }
 
 /* The tokenizer beside the parts or in the given folder comes before the args, which seldom have

@@ -141,10 +141,10 @@ static sheaf_status *read_common(dcp_reading *r)
 static sheaf_status *check_step(dcp_reading *r)
 {
     const char *rest;
-    const int64_t said = sheaf__step_of_name(&rest, r->dir, "iter_");
+    const int64_t named = sheaf__step_of_name(&rest, r->dir, "iter_");
     if (r->c->step < 0)
-        r->c->step = said;
-    if (said < 0 || r->c->step == said)
+        r->c->step = named;
+    if (named < 0 || r->c->step == named)
         return NULL;
     return sheaf__defect(r->c, "stale", r->dir, "", "the iteration in the folder's name", "",
                          "iteration %" PRId64 " inside", r->c->step);

@@ -289,12 +289,12 @@ static int64_t step_of_tag(const char *tag)
 static sheaf_status *check_step(ds_reading *r)
 {
     sheaf_status *st = agree(&r->step, r, "global_steps", "stale", "step");
-    const int64_t said = step_of_tag(r->tag);
-    if (st == NULL && said >= 0 && r->step >= 0 && said != r->step)
+    const int64_t named = step_of_tag(r->tag);
+    if (st == NULL && named >= 0 && r->step >= 0 && named != r->step)
         st = sheaf__defect(r->c, "stale", r->tag, "", "files of the step in the folder's name", "",
                            "files of step %" PRId64, r->step);
     if (r->step < 0)
-        r->step = said;
+        r->step = named;
     r->c->step = r->step;
     return st;
 }

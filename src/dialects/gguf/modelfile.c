@@ -126,7 +126,7 @@ static bool is_plain(const char *text)
     return strstr(text, "\"\"\"") == NULL && strstr(text, "{{") == NULL;
 }
 
-/* A turn of Ollama is system message, prompt and response, laid out alike each time: only templates
+/* A turn of Ollama is system message, prompt and response, with one layout: only templates
  * that do so are written, and Ollama finds what suits the others in the GGUF file. */
 static sheaf_status *put_turn(sheaf_text *out, const sheaf__chat_template *chat,
                               const sheaf__stored_chat *stored)

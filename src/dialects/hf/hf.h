@@ -11,7 +11,7 @@
 
 /* sheaf_hf_check - does the source have exactly the tensors of the schema, with their shapes, in
  * float32, bfloat16 or float16? A stored tied head must equal the table, which is compared. json:
- * the config's text, to say which number in it is wrong; NULL: that is not said. Errors:
+ * the config's text, to say which number in it is wrong; NULL: the message leaves it out. Errors:
  * SHEAF_E_LAYOUT; says when it looks like one part of a divided model. */
 sheaf_status *sheaf_hf_check(sheaf_source *source, const sheaf_schema *schema, const char *json);
 

@@ -68,9 +68,9 @@ static sheaf_status *add_token(reading *r, const char *text, size_t size, const 
         json_pack("{s:I, s:s}", "id", (json_int_t)(r->out->first + r->out->count), "content", text);
     bool good = token != NULL;
     for (size_t i = 0; i < sizeof flags / sizeof *flags && good; i++) {
-        const json_t *said = json_object_get(given, flags[i]);
-        const bool on =
-            said != NULL ? json_is_true(said) : strcmp(flags[i], "normalized") == 0 && !special;
+        const json_t *declared = json_object_get(given, flags[i]);
+        const bool on = declared != NULL ? json_is_true(declared)
+                                         : strcmp(flags[i], "normalized") == 0 && !special;
         good = json_object_set_new(token, flags[i], json_boolean(on)) == 0;
     }
     good = good && json_array_append(r->out->list, token) == 0 &&

@@ -20,7 +20,7 @@ enum { MAX_CHUNKS = 256, MAX_NESTED = 8 };
 typedef struct part {
     int tp, pp;
     bool staged;        /* the name has a stage */
-    int64_t rank;       /* of the process that saved it, as args.rank says; -1 = not said */
+    int64_t rank;       /* of the process that saved it, by args.rank; -1 = not known */
     char *path;         /* of model_optim_rng.pt, owned */
     sheaf_torch *torch; /* NULL: missing or damaged */
 } part;
@@ -196,13 +196,13 @@ static bool iteration_of(int64_t *step, const part *p)
 static sheaf_status *check_step(reading *r)
 {
     const char *rest;
-    const int64_t said = sheaf__step_of_name(&rest, r->dir, "iter_");
+    const int64_t named = sheaf__step_of_name(&rest, r->dir, "iter_");
     int64_t newest = -1, step;
     sheaf_status *st = NULL;
     for (int64_t i = 0; i < r->nparts; i++)
         if (iteration_of(&step, &r->part[i]) && step > newest)
             newest = step;
-    const int64_t want = said >= 0 ? said : newest;
+    const int64_t want = named >= 0 ? named : newest;
     for (int64_t i = 0; st == NULL && i < r->nparts; i++) {
         char expected[64];
         if (!iteration_of(&step, &r->part[i]) || step == want)

@@ -38,7 +38,7 @@ static void count_sorts(check *k)
 /* ---- the class ---- */
 
 /* Does a class or model_type name the family with the second tower, or the one without? */
-static bool is_said(const char *name, bool tower)
+static bool is_class(const char *name, bool tower)
 {
     const sheaf__family *family = sheaf__sat_family(tower);
     return name != NULL && (strstr(name, family->title) != NULL || strcmp(name, family->name) == 0);
@@ -58,20 +58,20 @@ static const char *class_cure(char text[128], bool tower)
     return text;
 }
 
-static sheaf_status *report_class(check *k, const char *said, bool agent)
+static sheaf_status *report_class(check *k, const char *declared, bool agent)
 {
     const char *names = sheaf__sat_family(true)->tower_names;
     char cure[128], expected[160];
     snprintf(expected, sizeof expected, "the tensors of CogAgent's high-resolution tower (%s)",
              names);
     if (agent)
-        return sheaf__defect(k->c, "class", k->path, "", "a config of CogAgent, as the tensors are",
-                             class_cure(cure, true),
-                             "model_config.json says %.100s, which would have lost %" PRId64
-                             " tensors of the high-resolution tower "
-                             "(%s; %" PRId64 " elements) and %" PRId64
-                             " of cross-attention (%" PRId64 " elements)",
-                             said, k->tower, names, k->tower_elements, k->cross, k->cross_elements);
+        return sheaf__defect(
+            k->c, "class", k->path, "", "a config of CogAgent, as the tensors are",
+            class_cure(cure, true),
+            "model_config.json says %.100s, which would have lost %" PRId64
+            " tensors of the high-resolution tower "
+            "(%s; %" PRId64 " elements) and %" PRId64 " of cross-attention (%" PRId64 " elements)",
+            declared, k->tower, names, k->tower_elements, k->cross, k->cross_elements);
     return sheaf__defect(
         k->c, "class", k->path, "", expected,
         k->cross > 0
@@ -83,20 +83,20 @@ static sheaf_status *report_class(check *k, const char *said, bool agent)
               "does; model_config.json says %.100s"
             : "none, and %" PRId64
               " of cross-attention: these are CogVLM's; model_config.json says %.100s",
-        k->cross, said);
+        k->cross, declared);
 }
 
 /* Sets the class of the tensors in the parsed text: *agent. */
 static sheaf_status *check_class(check *k, bool *agent, const char *wanted)
 {
-    const char *said = json_string_value(json_object_get(k->json, "model_class"));
+    const char *declared = json_string_value(json_object_get(k->json, "model_class"));
     char class[64], cure[128];
     *agent = k->tower > 0;
     if (k->tower + k->cross + k->text == 0)
         return sheaf__defect(k->c, "class", k->c->root, "", "tensors of CogVLM or CogAgent",
                              "sheaf verify {} --from deepspeed",
                              "none: another program that uses DeepSpeed may have written it");
-    const char *name = wanted != NULL ? wanted : said;
+    const char *name = wanted != NULL ? wanted : declared;
     sheaf_status *st =
         name == NULL && k->json != NULL && json_is_object(k->json)
             ? sheaf_hf_config_change(&k->c->config, "model_class", class_of(class, *agent))
@@ -109,13 +109,13 @@ static sheaf_status *check_class(check *k, bool *agent, const char *wanted)
                            *agent         ? "by its tensors: CogAgent"
                            : k->cross > 0 ? "by its tensors: CogAgent without its tower"
                                           : "by its tensors: CogVLM");
-    if (*agent && !is_said(name, true) &&
-        !is_said(name, false)) /* for CogVLM the config's reader reports it */
+    if (*agent && !is_class(name, true) &&
+        !is_class(name, false)) /* for CogVLM the config's reader reports it */
         return sheaf__defect(k->c, "class", k->path, "", "a config of CogAgent, as the tensors are",
                              class_cure(cure, true),
                              "model_config.json says %.100s, which no program here knows", name);
-    if (*agent ? is_said(name, false)
-               : is_said(name, true) || (is_said(name, false) && k->cross > 0))
+    if (*agent ? is_class(name, false)
+               : is_class(name, true) || (is_class(name, false) && k->cross > 0))
         return report_class(k, name, *agent);
     return NULL;
 }
@@ -124,14 +124,14 @@ static sheaf_status *check_class(check *k, bool *agent, const char *wanted)
 
 static sheaf_status *check_ways(check *k)
 {
-    const json_t *said = json_object_get(k->json, "model_parallel_size");
+    const json_t *declared = json_object_get(k->json, "model_parallel_size");
     sheaf_status *st = NULL;
-    if (json_is_integer(said) && json_integer_value(said) != k->set->ways)
+    if (json_is_integer(declared) && json_integer_value(declared) != k->set->ways)
         st = sheaf__warning(k->c, "conflict", k->path, "",
                             "the number of parts, by files and shapes",
                             "sheaf convert {} {+joined} --to sat --tp 1",
                             "model_parallel_size %" PRId64 ", %d parts",
-                            (int64_t)json_integer_value(said), k->set->ways);
+                            (int64_t)json_integer_value(declared), k->set->ways);
     for (int i = 0; st == NULL && i < k->set->nparts; i++) {
         const sheaf__sat_part *p = &k->set->part[i];
         if (p->chosen && p->ways > 0 && p->ways != k->set->ways)
@@ -213,14 +213,14 @@ static sheaf_status *check_lora(check *k)
     sheaf_status *st = count_factors(k, &layers, &differ, &rank, &even);
     if (st != NULL)
         return st;
-    const json_t *said = json_object_get(k->json, "lora_rank");
-    if (!even || (json_is_integer(said) && json_integer_value(said) != rank)) {
+    const json_t *declared = json_object_get(k->json, "lora_rank");
+    if (!even || (json_is_integer(declared) && json_integer_value(declared) != rank)) {
         st = sheaf__defect(
             k->c, "conflict", k->path, "", "one rank of LoRA, lora_rank in model_config.json", "",
             even ? "factors of rank %" PRId64 " where lora_rank is %" PRId64
                    ", by which they are scaled"
                  : "factors of several ranks, %" PRId64 " among them; lora_rank is %" PRId64,
-            rank, json_is_integer(said) ? (int64_t)json_integer_value(said) : -1);
+            rank, json_is_integer(declared) ? (int64_t)json_integer_value(declared) : -1);
         return st;
     }
     sheaf_text text = { 0 };
@@ -250,12 +250,12 @@ static sheaf_status *check_lora(check *k)
 static sheaf_status *parse(check *k, sheaf_config *config, bool agent)
 {
     const bool said_agent =
-        is_said(json_string_value(json_object_get(k->json, "model_class")), true);
-    const char *const said = k->c->config;
+        is_class(json_string_value(json_object_get(k->json, "model_class")), true);
+    const char *const declared = k->c->config;
     char class[64], *text = NULL;
     if (said_agent == agent && !k->insists)
-        return sheaf_config_parse(config, said, strlen(said));
-    sheaf_status *st = sheaf_hf_config_edit(&text, said, NULL, "model_type", NULL);
+        return sheaf_config_parse(config, declared, strlen(declared));
+    sheaf_status *st = sheaf_hf_config_edit(&text, declared, NULL, "model_type", NULL);
     TRY(st, sheaf_hf_config_change(&text, "model_class", class_of(class, agent)));
     TRY(st, sheaf_config_parse(config, text, strlen(text)));
     free(text);
@@ -299,9 +299,9 @@ static sheaf_status *load_config(check *k, const char *wanted)
     if (k->c->config_path == NULL)
         return sheaf__no_memory(k->c->root);
     char class[64];
-    const bool agent = is_said(wanted, true);
-    const char *said = json_string_value(json_object_get(k->json, "model_class"));
-    if ((!agent && !is_said(wanted, false)) || agent == is_said(said, true))
+    const bool agent = is_class(wanted, true);
+    const char *declared = json_string_value(json_object_get(k->json, "model_class"));
+    if ((!agent && !is_class(wanted, false)) || agent == is_class(declared, true))
         return NULL;
     k->insists = true;
     return sheaf_hf_config_change(&k->c->config, "model_class", class_of(class, agent));

@@ -128,8 +128,8 @@ static sheaf_status *find_rank(sheaf_sat_lora *lora)
         if (st != NULL)
             return st;
     }
-    const json_t *said = json_object_get(config, "lora_rank");
-    lora->rank = json_is_integer(said) ? json_integer_value(said) : 0;
+    const json_t *declared = json_object_get(config, "lora_rank");
+    lora->rank = json_is_integer(declared) ? json_integer_value(declared) : 0;
     json_decref(config);
     for (int64_t i = 0; lora->rank == 0 && i < c->count;
          i++) { /* a factor that is always replicated */

@@ -12,7 +12,7 @@
 
 /* Half of each head turns, neighbours by one angle. Its config is read by config.c. */
 static const sheaf__llama_form form = {
-    .bias = SHEAF__BIAS_SAID_QKV,
+    .bias = SHEAF__BIAS_KEYED_QKV,
     .windows = SHEAF__WINDOW_NEVER,
     .partial = true,
     .fused = true,

@@ -85,8 +85,8 @@ static const sheaf__key_lists encoder_keys = { .read =
 
 static void want_bool(sheaf_json_reader *r, const char *key, bool absent, bool wanted)
 {
-    const bool said = sheaf__json_bool(r, key, absent);
-    if (r->st == NULL && said != wanted)
+    const bool declared = sheaf__json_bool(r, key, absent);
+    if (r->st == NULL && declared != wanted)
         sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, key, "%s%s", wanted ? "true" : "false",
                          absent == wanted ? ", or no such key"
                                           : "; SAT takes an absent key as the opposite");
@@ -94,8 +94,8 @@ static void want_bool(sheaf_json_reader *r, const char *key, bool absent, bool w
 
 static void want_int(sheaf_json_reader *r, const char *key, int64_t wanted)
 {
-    const int64_t said = sheaf__json_int(r, key, 0, INT32_MAX, wanted);
-    if (r->st == NULL && said != wanted)
+    const int64_t declared = sheaf__json_int(r, key, 0, INT32_MAX, wanted);
+    if (r->st == NULL && declared != wanted)
         sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, key, "%" PRId64 ", or no such key", wanted);
 }
 
@@ -182,19 +182,20 @@ static void read_sizes(sheaf_json_reader *r, sheaf_config *c)
 /* is_decoder: one word for all layers, or a list of one for each. */
 static void read_cross(sheaf_json_reader *r, sheaf_config *c)
 {
-    const json_t *said = json_object_get(r->object, "is_decoder");
+    const json_t *declared = json_object_get(r->object, "is_decoder");
     bool any = false;
-    if (said == NULL || json_is_null(said) || json_is_false(said))
+    if (declared == NULL || json_is_null(declared) || json_is_false(declared))
         return;
-    if (!json_is_true(said) &&
-        (!json_is_array(said) || (int64_t)json_array_size(said) != c->layers)) {
+    if (!json_is_true(declared) &&
+        (!json_is_array(declared) || (int64_t)json_array_size(declared) != c->layers)) {
         sheaf__json_fail(r, SHEAF_E_LAYOUT, "is_decoder",
                          "true, false, or a list of one for each of the %" PRId64 " layers",
                          c->layers);
         return;
     }
     for (int64_t i = 0; i < c->layers; i++) {
-        const json_t *one = json_is_array(said) ? json_array_get(said, (size_t)i) : said;
+        const json_t *one =
+            json_is_array(declared) ? json_array_get(declared, (size_t)i) : declared;
         if (!json_is_boolean(one)) {
             sheaf__json_fail(r, SHEAF_E_FORMAT, "is_decoder", "true or false for each layer");
             return;

@@ -138,11 +138,11 @@ static void read_sizes(sheaf_json_reader *r, sheaf_config *c)
 static void read_biases(sheaf_json_reader *r, sheaf_config *c)
 {
     const sheaf__llama_form *form = sheaf__llama_form_of(c);
-    const bool said = form->bias == SHEAF__BIAS_SAID, qkv = form->bias == SHEAF__BIAS_QKV,
-               said_qkv = form->bias == SHEAF__BIAS_SAID_QKV;
-    const bool attention = sheaf__json_bool(r, "attention_bias", qkv || said_qkv);
+    const bool declared = form->bias == SHEAF__BIAS_KEYED, qkv = form->bias == SHEAF__BIAS_QKV,
+               qkv_declared = form->bias == SHEAF__BIAS_KEYED_QKV;
+    const bool attention = sheaf__json_bool(r, "attention_bias", qkv || qkv_declared);
     const bool mlp = sheaf__json_bool(r, "mlp_bias", false);
-    if (!said && !said_qkv && attention != qkv)
+    if (!declared && !qkv_declared && attention != qkv)
         sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, "attention_bias",
                          "%s, or no such key, for model_type %s", qkv ? "true" : "false",
                          sheaf_family_name(c->family));
@@ -150,7 +150,7 @@ static void read_biases(sheaf_json_reader *r, sheaf_config *c)
         sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, "mlp_bias", "false for model_type %s",
                          sheaf_family_name(c->family));
     c->qkv_bias = attention;
-    c->o_bias = said && attention;
+    c->o_bias = declared && attention;
     c->mlp_bias = mlp;
 }
 

@@ -196,14 +196,14 @@ static void check_rope(sheaf_json_reader *r, const sheaf_config *c, const char *
                     "%" PRId64, (int64_t)rotated);
 }
 
-static void merge_rope(sheaf_json_reader *r, const char *key, double *into, double said)
+static void merge_rope(sheaf_json_reader *r, const char *key, double *into, double declared)
 {
-    if (*into != 0 && said != 0 && *into != said) {
+    if (*into != 0 && declared != 0 && *into != declared) {
         sheaf_found(
             sheaf__json_fail(r, SHEAF_E_LAYOUT, key, "the same number everywhere in the file"),
-            "%.17g and %.17g", *into, said);
+            "%.17g and %.17g", *into, declared);
     } else if (*into == 0)
-        *into = said;
+        *into = declared;
 }
 
 /* Do two objects say the same, but for what merge_rope() looks at? */
@@ -294,8 +294,8 @@ static void read_kinds(sheaf_json_reader *all, sheaf_config *c, const sheaf__lla
 static void take_sections(sheaf_json_reader *r, sheaf_config *c, const sheaf__llama_form *form,
                           const rope_spelling *used)
 {
-    const bool said = used->section[0] + used->section[1] + used->section[2] > 0;
-    const int64_t *section = said ? used->section : form->section, pairs = c->head_dim / 2;
+    const bool declared = used->section[0] + used->section[1] + used->section[2] > 0;
+    const int64_t *section = declared ? used->section : form->section, pairs = c->head_dim / 2;
     if (r->st != NULL || form->section[0] == 0)
         return;
     if (section[0] < 1 || section[0] + section[1] + section[2] != pairs)

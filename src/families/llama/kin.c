@@ -43,7 +43,7 @@ static const sheaf__family_spec specs[] = {
 static const sheaf__llama_form llama = {
     .max_position = 2048,
     .kv_heads = true,
-    .bias = SHEAF__BIAS_SAID,
+    .bias = SHEAF__BIAS_KEYED,
     .mlp_bias = true,
     .windows = SHEAF__WINDOW_NEVER,
 };
@@ -80,7 +80,7 @@ const sheaf__family sheaf__family_qwen2 = {
 static const sheaf__llama_form qwen3 = {
     .max_position = 32768,
     .head_dim = 128,
-    .bias = SHEAF__BIAS_SAID,
+    .bias = SHEAF__BIAS_KEYED,
     .windows = SHEAF__WINDOW_FROM_LAYER,
     .window = 4096,
     .qk_norm = SHEAF__QK_PER_HEAD,
@@ -94,7 +94,7 @@ static const sheaf__llama_form smollm3 = {
     .max_position = 32768,
     .theta = 2000000,
     .tied = true,
-    .bias = SHEAF__BIAS_SAID,
+    .bias = SHEAF__BIAS_KEYED,
     .mlp_bias = true,
     .windows = SHEAF__WINDOW_NO_ROPE,
     .no_rope = true,
@@ -109,7 +109,7 @@ static const sheaf__llama_form olmo2 = {
     .max_position = 2048,
     .eps = 1e-5,
     .kv_heads = true,
-    .bias = SHEAF__BIAS_SAID,
+    .bias = SHEAF__BIAS_KEYED,
     .windows = SHEAF__WINDOW_NEVER,
     .norms_after = true,
     .norm_once = true,
@@ -186,7 +186,7 @@ static const sheaf__mixture_form qwen3_experts = {
 };
 static const sheaf__llama_form qwen3_moe = {
     .max_position = 32768,
-    .bias = SHEAF__BIAS_SAID,
+    .bias = SHEAF__BIAS_KEYED,
     .windows = SHEAF__WINDOW_IF_USED,
     .window = 4096,
     .qk_norm = SHEAF__QK_PER_HEAD,
@@ -204,7 +204,7 @@ const sheaf__family sheaf__family_qwen3_moe = {
     "query_pre_attn_scalar attn_logit_softcapping final_logit_softcapping " GEMMA_KEYS
 /* Of all versions. */
 #define GEMMA                                                                                      \
-    .head_dim = 256, .tied = true, .bias = SHEAF__BIAS_SAID, .norm_one = true, .norm_once = true,  \
+    .head_dim = 256, .tied = true, .bias = SHEAF__BIAS_KEYED, .norm_one = true, .norm_once = true, \
     .gelu = true, .embed_scaled = true, .padding = 0 + 1
 /* Of versions 2 and 3. */
 #define GEMMA_WINDOWS                                                                              \
@@ -259,7 +259,7 @@ const sheaf__family sheaf__family_gemma3 = {
 /* ---- GLM-4 ---- */
 
 #define GLM                                                                                        \
-    .max_position = 131072, .eps = 1.5625e-7, .head_dim = 128, .bias = SHEAF__BIAS_SAID_QKV,       \
+    .max_position = 131072, .eps = 1.5625e-7, .head_dim = 128, .bias = SHEAF__BIAS_KEYED_QKV,      \
     .windows = SHEAF__WINDOW_NEVER, .partial = true, .part = 0.5, .rope_pairs = true,              \
     .fused_mlp = true, .padding = 151329 + 1
 #define GLM_TELLS "layers.:self_attn.q_proj.weight layers.:mlp.gate_up_proj.weight "

@@ -8,9 +8,9 @@
 /* ---- how a family differs from Llama ---- */
 
 typedef enum sheaf__bias_rule {
-    SHEAF__BIAS_SAID,     /* attention_bias: q, k, v and o */
-    SHEAF__BIAS_QKV,      /* always on q, k and v, never on o */
-    SHEAF__BIAS_SAID_QKV, /* attention_bias, absent: true: q, k and v, never o */
+    SHEAF__BIAS_KEYED,     /* attention_bias: q, k, v and o */
+    SHEAF__BIAS_QKV,       /* always on q, k and v, never on o */
+    SHEAF__BIAS_KEYED_QKV, /* attention_bias, absent: true: q, k and v, never o */
     SHEAF__BIAS_NEVER,
 } sheaf__bias_rule;
 

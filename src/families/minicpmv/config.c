@@ -41,7 +41,7 @@ static const char *const shared_keys[] = { "bos_token_id",    "dtype",       "eo
                                            "pad_token_id",    "torch_dtype", "hidden_act",
                                            "sheaf_tokenizer", NULL };
 
-/* The class of the text model, where it is said. */
+/* The class of the text model, if it has one. */
 static void check_class(sheaf_json_reader *r, const sheaf_config *c)
 {
     const char *type = sheaf__json_string(r, "model_type");

@@ -30,7 +30,7 @@ static const sheaf__llama_form llama = { TEXT(CODE_V, KEYS), .bias = SHEAF__BIAS
                                qwen2 = { TEXT(CODE_V, KEYS), .bias = SHEAF__BIAS_QKV },
                                omni = { TEXT(CODE_O, KEYS_O), .bias = SHEAF__BIAS_QKV },
                                qwen3 = { TEXT(CODE_V, KEYS), .head_dim = 128,
-                                         .bias = SHEAF__BIAS_SAID, .qk_norm = SHEAF__QK_PER_HEAD };
+                                         .bias = SHEAF__BIAS_KEYED, .qk_norm = SHEAF__QK_PER_HEAD };
 
 /* In order and names of llama.cpp's own script, in which fc1 is ffn_down. */
 #define BLOCK SHEAF__MINICPMV_TOWER "encoder.layers.#."
@@ -202,12 +202,12 @@ bool sheaf__minicpmv_claims(const json_t *object)
 
 void sheaf__minicpmv_read_version(sheaf_json_reader *r, sheaf_config *c)
 {
-    const json_t *said = json_object_get(r->object, "version");
+    const json_t *declared = json_object_get(r->object, "version");
     const char *model = sheaf__json_string(r, "model"),
-               *key = said != NULL || model == NULL ? "version" : "model";
-    const double number = said != NULL    ? version_number(said)
-                          : model != NULL ? layout_number(model)
-                                          : untold_number(r->object);
+               *key = declared != NULL || model == NULL ? "version" : "model";
+    const double number = declared != NULL ? version_number(declared)
+                          : model != NULL  ? layout_number(model)
+                                           : untold_number(r->object);
     for (int i = 0; i < VERSIONS; i++)
         if (number == versions[i].number && is_omni(r->object) == versions[i].omni)
             c->minicpmv = versions[i].version;

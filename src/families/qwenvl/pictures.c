@@ -30,9 +30,9 @@ void sheaf__qwenvl_pictures(sheaf__picture_form *out, const sheaf_config *c)
         .repetition_penalty = third ? 1 : 1.05,
     };
     for (int i = 0; i < 3; i++) {
-        const bool said = c->qwen_vit.std[i] > 0;
-        out->mean[i] = said ? c->qwen_vit.mean[i] : third ? 0.5f : means[i];
-        out->std[i] = said ? c->qwen_vit.std[i] : third ? 0.5f : deviations[i];
+        const bool declared = c->qwen_vit.std[i] > 0;
+        out->mean[i] = declared ? c->qwen_vit.mean[i] : third ? 0.5f : means[i];
+        out->std[i] = declared ? c->qwen_vit.std[i] : third ? 0.5f : deviations[i];
     }
 }
 
@@ -41,7 +41,7 @@ static int64_t pixels(sheaf_json_reader *r, const char *key)
     return sheaf__json_int(r, key, 1, (int64_t)1 << 40, 0);
 }
 
-/* min_pixels and max_pixels, where they are said, count before "size". A size of another form is an
+/* min_pixels and max_pixels count before "size". A size of another form is an
  * error of the class too. */
 static void read_sizes(sheaf_json_reader *r, sheaf_qwen_vit *q)
 {

@@ -62,7 +62,7 @@ static json_t *variables(const sheaf__message *message, int64_t n,
 {
     json_t *messages = json_array(),
            *tools = options->tools != NULL ? json_incref((json_t *)options->tools) : json_null(),
-           *thinking = options->thinking == SHEAF__THINKING_UNSAID
+           *thinking = options->thinking == SHEAF__THINKING_UNSET
                            ? NULL
                            : json_boolean(options->thinking == SHEAF__THINKING_ON ||
                                           (n > 0 && has_thoughts(&message[n - 1])));
@@ -368,7 +368,7 @@ static sheaf_status *changes(const search *s, int64_t i, const char *how)
                    s->t->name);
     sheaf_found(st, "%s", how);
     return sheaf_try_this(st, "learn the last answer alone (`loss-on last`), a record for each "
-                              "answer, or a template that writes all turns alike, as "
+                              "answer, or a template that writes all turns in one way, as "
                               "`template qwen3-thoughts`");
 }
 
@@ -415,13 +415,13 @@ static sheaf_status *begin_first(size_t *begin, const search *s)
 /* By the prompt for it. */
 static sheaf_status *begin_by_prompt(size_t *begin, search *s, int64_t i)
 {
-    sheaf__chat_options asked = *s->options;
+    sheaf__chat_options how = *s->options;
     sheaf__jinja_text prompt = { 0 };
-    asked.generation_prompt = true;
+    how.generation_prompt = true;
     /* only the last answer stands behind empty thoughts */
-    if (asked.thinking != SHEAF__THINKING_UNSAID && (i + 1 < s->n || has_thoughts(&s->message[i])))
-        asked.thinking = SHEAF__THINKING_ON;
-    sheaf_status *st = sheaf__chat_run(&prompt, s->t, s->message, i, &asked);
+    if (how.thinking != SHEAF__THINKING_UNSET && (i + 1 < s->n || has_thoughts(&s->message[i])))
+        how.thinking = SHEAF__THINKING_ON;
+    sheaf_status *st = sheaf__chat_run(&prompt, s->t, s->message, i, &how);
     const sheaf__jpiece *in_prompt = last_piece(&prompt, i - 1),
                         *in_text = last_piece(s->text, i - 1);
     const char *lead = in_prompt != NULL && in_text != NULL ? prompt.text + in_prompt->end : NULL;
@@ -447,7 +447,7 @@ static sheaf_status *find_begin(size_t *begin, search *s, int64_t i)
     const sheaf__jpiece *question = last_piece(s->text, i - 1);
     const bool plain = !s->t->unsteady && s->options->tools == NULL && question != NULL &&
                        is_role(&s->message[i - 1], "user") &&
-                       (s->options->thinking == SHEAF__THINKING_UNSAID || i + 1 < s->n);
+                       (s->options->thinking == SHEAF__THINKING_UNSET || i + 1 < s->n);
     if (plain && s->lead != NULL && continues(s, question->end, s->lead, s->lead_size)) {
         *begin = question->end + s->lead_size;
         return NULL;
@@ -467,7 +467,7 @@ static size_t letters(const char *text, size_t size)
 }
 
 /* Letters of a message in a part of a text, whose first may begin before it. */
-static size_t said(const sheaf__jinja_text *text, int64_t message, size_t begin, size_t end)
+static size_t letters_in(const sheaf__jinja_text *text, int64_t message, size_t begin, size_t end)
 {
     size_t n = 0;
     for (int64_t i = 0; i < text->pieces; i++)
@@ -511,13 +511,13 @@ static sheaf_status *check_whole(size_t *end, const search *s, int64_t i, size_t
 {
     const sheaf__message *m = &s->message[i];
     const size_t whole = m->json != NULL ? letters_of(m->json) : letters(m->content, m->size);
-    if (i + 1 == s->n || (!shared && said(s->text, i, begin, *end) >= whole))
+    if (i + 1 == s->n || (!shared && letters_in(s->text, i, begin, *end) >= whole))
         return NULL;
     sheaf__jinja_text alone = { 0 };
     sheaf_status *st = sheaf__chat_run(&alone, s->t, s->message, i + 1, s->options);
     if (st == NULL && shared)
         *end = end_in_turn(s, &alone, i, begin);
-    if (st == NULL && (said(&alone, i, 0, alone.size) > said(s->text, i, begin, *end) ||
+    if (st == NULL && (letters_in(&alone, i, 0, alone.size) > letters_in(s->text, i, begin, *end) ||
                        (shared && (*end > alone.size || !continues(s, 0, alone.text, *end)))))
         st = changes(s, i, "a part of it is cut as other messages follow");
     sheaf__jinja_text_release(&alone);

@@ -37,7 +37,7 @@ typedef struct sheaf__rendered {
  * between <think> and </think>, else false, so that an answer without thoughts begins behind empty
  * ones; true. */
 typedef enum sheaf__thinking {
-    SHEAF__THINKING_UNSAID,
+    SHEAF__THINKING_UNSET,
     SHEAF__THINKING_BY_ANSWER,
     SHEAF__THINKING_ON
 } sheaf__thinking;

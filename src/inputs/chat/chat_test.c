@@ -884,7 +884,7 @@ TEST(test_stored__thinking_by_the_answer)
         sheaf__thinking thinking;
         const char *want;
     } cases[] = {
-        { { "Q", "A" }, SHEAF__THINKING_UNSAID, "<user>(Q);<assistant>[<think></think>(A);]" },
+        { { "Q", "A" }, SHEAF__THINKING_UNSET, "<user>(Q);<assistant>[<think></think>(A);]" },
         { { "Q", "A" }, SHEAF__THINKING_BY_ANSWER, "<user>(Q);<assistant><think></think>[(A);]" },
         { { "Q", "<think>T</think>A" },
           SHEAF__THINKING_BY_ANSWER,
@@ -896,7 +896,7 @@ TEST(test_stored__thinking_by_the_answer)
           SHEAF__THINKING_BY_ANSWER,
           "<user>(Q);<assistant>[(A);]<user>(R);<assistant>[(<think>T</think>B);]" },
         { { "Q" }, SHEAF__THINKING_BY_ANSWER, "<user>(Q);<assistant><think></think>" },
-        { { "Q" }, SHEAF__THINKING_UNSAID, "<user>(Q);<assistant>" },
+        { { "Q" }, SHEAF__THINKING_UNSET, "<user>(Q);<assistant>" },
     };
     sheaf__chat_template *t = stored(program);
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {

@@ -10,7 +10,7 @@
 
 struct sheaf__token_stream {
     const sheaf__tokenizer *t;
-    bool skip_special, begun; /* begun: an id had a string */
+    bool skip_special, started; /* started: an id had a string */
     int64_t pushed;
     sheaf__decoding *at; /* [t->decoder.count + 1], the last of which holds the text */
     sheaf_text rest;
@@ -140,9 +140,9 @@ static sheaf_status *push(sheaf__token_stream *s, int32_t id)
     const char *string = string_of(s->t, id, s->skip_special, &size);
     if (string == NULL)
         return NULL;
-    if (!s->t->has_decoder && s->begun)
+    if (!s->t->has_decoder && s->started)
         take(s->at, " ", 1);
-    s->begun = true;
+    s->started = true;
     s->at[0].in += size;
     take(s->at, string, size);
     return check(s);
@@ -161,7 +161,7 @@ sheaf_status *sheaf__token_stream_finish(const char **text, size_t *size, sheaf_
         d->held.size = d->whole.size = d->in = d->out = 0;
         d->taken = 0;
     }
-    s->begun = false;
+    s->started = false;
     s->pushed = 0;
     return look(text, size, s, st);
 }
@@ -180,7 +180,7 @@ static sheaf_status *copy(sheaf__token_stream **out, const sheaf__token_stream *
         to->raw = d->raw;
     }
     if (st == NULL)
-        (*out)->begun = s->begun;
+        (*out)->started = s->started;
     return st;
 }
 

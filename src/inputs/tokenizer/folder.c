@@ -300,7 +300,7 @@ static sheaf_status *check_class(opening *o)
     if (json_is_true(json_object_get(o->settings.config, "split_special_tokens")))
         return sheaf_expected(
             sheaf_fail(SHEAF_E_UNSUPPORTED, "tokenizer_config.json: 'split_special_tokens'"),
-            "false: whether special tokens in a text are text is said with each text");
+            "false: each text says whether special tokens in it are text");
     if (o->class == SHEAF__GENERIC || type == NULL || strcmp(type, "BPE") == 0)
         return NULL;
     if (o->settings.declared == NULL) {

@@ -298,7 +298,7 @@ static sheaf_status *make_model(making *m)
 /* `absent`: what llama.cpp does where there is no such key. */
 static void put_flag(making *m, const char *key, const char *name, int absent)
 {
-    const int said = flag_of(m, key), flag = said >= 0 ? said : absent;
+    const int stored = flag_of(m, key), flag = stored >= 0 ? stored : absent;
     sheaf__text_add(&m->text, ",\"%s\":%s", name, flag == 1 ? "true" : "false");
 }
 

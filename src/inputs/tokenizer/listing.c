@@ -258,7 +258,7 @@ static sheaf_status *list_names(sheaf__listing *l, const sheaf__tokenizer *t, co
     if (st == NULL && !l->byte_level &&
         !sheaf__path_has(folder, "tokenizer.json", SHEAF_PATH_FILE)) {
         /* sentencepiece's file has no steps: bos unless it is denied, as llama.cpp and
-         * transformers 4 do it (5 puts none where nothing is said) */
+         * transformers 4 do it (5 puts none by default) */
         l->before.count = s.add_bos != 0 && l->bos >= 0;
         l->before.id[0] = l->bos;
     }

@@ -266,7 +266,7 @@ static bool need_bool(sheaf_json_reader *r, const char *key)
 
 /* The id is that of the model's token, or the next free one, as in `tokenizers`, which ignores the
  * file's id. */
-static sheaf_status *give_id(sheaf__tokenizer *t, sheaf__added_token *token, int64_t said,
+static sheaf_status *give_id(sheaf__tokenizer *t, sheaf__added_token *token, int64_t declared,
                              int64_t *next)
 {
     const int32_t known = sheaf__vocab_find(&t->vocab, token->content, token->size);
@@ -275,20 +275,20 @@ static sheaf_status *give_id(sheaf__tokenizer *t, sheaf__added_token *token, int
     if (other != NULL)
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "'id'"), "a free id"),
                            "%" PRId32 " is that of '%.80s'", token->id, other);
-    if (token->id == said || said == SHEAF__ID_GIVEN)
+    if (token->id == declared || declared == SHEAF__ID_GIVEN)
         return NULL;
     sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "'id'");
     sheaf_expected(st, "%" PRId32 ", %s", token->id,
                    known >= 0 ? "its id in the model" : "the next one");
-    return sheaf_found(st, "%" PRId64, said);
+    return sheaf_found(st, "%" PRId64, declared);
 }
 
-static sheaf_status *read_added(sheaf__added_token *token, int64_t *said, const json_t *object)
+static sheaf_status *read_added(sheaf__added_token *token, int64_t *declared, const json_t *object)
 {
     sheaf_json_reader r = { .object = object };
     const json_t *content = json_object_get(object, "content");
     sheaf__only_keys(&r, "id content single_word lstrip rstrip normalized special");
-    *said = sheaf__json_int(&r, "id", 0, SHEAF__ID_GIVEN, SHEAF_JSON_NEEDED);
+    *declared = sheaf__json_int(&r, "id", 0, SHEAF__ID_GIVEN, SHEAF_JSON_NEEDED);
     token->single_word = need_bool(&r, "single_word");
     token->lstrip = need_bool(&r, "lstrip");
     token->rstrip = need_bool(&r, "rstrip");
@@ -311,20 +311,20 @@ static sheaf_status *read_added(sheaf__added_token *token, int64_t *said, const 
 static sheaf_status *add_token(sheaf__tokenizer *t, const json_t *object, int64_t *next)
 {
     sheaf__added *a = &t->added;
-    int64_t said;
+    int64_t declared;
     if (!SHEAF_GROW(&a->token, &a->capacity, a->count + 1))
         return sheaf__no_memory(memory_for);
     sheaf__added_token *token = &a->token[a->count];
     *token = (sheaf__added_token){ 0 };
-    sheaf_status *st = read_added(token, &said, object);
+    sheaf_status *st = read_added(token, &declared, object);
     const int32_t there =
         st == NULL ? sheaf__vocab_find(&a->names, token->content, token->size) : -1;
     if (there >= 0)
-        st =
-            sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "'content'"), "each token once"),
-                        "'%.80s' again: ids %" PRId32 " and %" PRId64, token->content, there, said);
+        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "'content'"), "each token once"),
+                         "'%.80s' again: ids %" PRId32 " and %" PRId64, token->content, there,
+                         declared);
     if (st == NULL && token->size > 0) {
-        st = give_id(t, token, said, next);
+        st = give_id(t, token, declared, next);
         TRY(st, sheaf__added_put(a));
         if (st == NULL)
             return NULL;

@@ -123,7 +123,7 @@ static sheaf_status *begin_matches(sheaf__matches *m)
 {
     if (*m->matching == NULL && (*m->matching = matching_new()) == NULL)
         return sheaf__no_memory("pattern");
-    m->begun = true;
+    m->started = true;
     m->shown = m->text;
     for (size_t at = 0, n; at < m->size; at += n) {
         n = sheaf__utf8_ascii(m->text + at, m->size - at);
@@ -173,7 +173,7 @@ sheaf_status *sheaf__matches_next(sheaf__matches *m, bool *found, size_t *begin,
             *end = m->at = sheaf__scanner_next(m->pattern->scanner, m->text, m->size, m->at);
         return NULL;
     }
-    sheaf_status *st = m->begun ? NULL : begin_matches(m);
+    sheaf_status *st = m->started ? NULL : begin_matches(m);
     if (st != NULL)
         return st;
     for (;;) {

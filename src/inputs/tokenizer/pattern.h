@@ -48,7 +48,7 @@ typedef struct sheaf__matches {
     const sheaf__pattern *pattern;
     const char *text; /* borrowed */
     size_t size, at, last_end;
-    bool any, begun;
+    bool any, started;
     const char *shown;          /* the text for PCRE2 */
     sheaf__matching **matching; /* created on demand; for one text at a time */
 } sheaf__matches;

@@ -7,7 +7,7 @@
 
 #define TILE_PANELS 1   /* panels of 16 columns that a tile spans at most */
 #define TILE_ROWS 6     /* rows of a tile at most */
-#define SINGLE_HEADS 2  /* whose sums of values are in registers */
+#define SINGLE_HEADS 2  /* their sums of values are in registers */
 #define SINGLE_PANELS 2 /* of 16 channels, of each */
 #define SINGLE_WIDE SINGLE_PANELS
 

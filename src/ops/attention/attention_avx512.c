@@ -7,7 +7,7 @@
 
 #define TILE_PANELS 4   /* panels of 16 columns that a tile spans at most */
 #define TILE_ROWS 8     /* rows of a tile at most */
-#define SINGLE_HEADS 4  /* whose sums of values are in registers */
+#define SINGLE_HEADS 4  /* their sums of values are in registers */
 #define SINGLE_PANELS 4 /* of 16 channels, of each */
 #define SINGLE_WIDE 8   /* of half as many heads, where each has one chain */
 

@@ -283,8 +283,8 @@ static bool all_finite(veci overflows, uint32_t exponents)
     return (all & (exponents << 1 & ~exponents)) == 0;
 }
 
-/* Which keys the query in a lane sees by order and window: key j when j - first, as an
- * unsigned number, is at most last - first. */
+/* The keys that a lane's query sees by order and window: key j if j - first, as an unsigned number,
+ * is at most last - first. */
 typedef struct limits {
     veci minus_first, span;
 } limits;

@@ -23,7 +23,7 @@ typedef struct sheaf__attention_call {
     const void *q, *k, *v, *d_o;
     void *dq, *dk, *dv;
     sheaf_sums sums;    /* of 16 bits */
-    sheaf__units units; /* what kernels may use */
+    sheaf__units units; /* the units that kernels may use */
 } sheaf__attention_call;
 
 /* A part: of one sequence and key head, query heads [g0, g1) of the group and queries or

@@ -267,7 +267,7 @@ static void dq_row(const head *h, int64_t i)
     store_sums(h->call->dq, q_at(h, i), &dq, h);
 }
 
-/* What query head h adds to dk and dv of key j. */
+/* The share of query head h in dk and dv of key j. */
 static void dkv_head(running *dk, running *dv, const head *h, int64_t j)
 {
     const sheaf__attention *s = h->s;

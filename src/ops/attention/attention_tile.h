@@ -24,7 +24,7 @@
 
 #define CHUNK_WORDS (SHEAF__ATTENTION_CHUNK / 2)
 
-/* What a word of a tile is, and what becomes of it. */
+/* The content of a tile's word, and the unit that multiplies it. */
 typedef enum kind {
     FLOATS, /* a float; so too a bfloat16 in the order `pairs`, widened where it is packed */
     PAIRS,  /* a pair of bfloat16, in the order `pairs`, by the instruction for pairs */
@@ -52,7 +52,7 @@ typedef struct tile {
     const sheaf__attention_call *call;
 } tile;
 
-/* What numbers are divided by: sums of exponentials, at least 1, or NaN. */
+/* A divisor of numbers: sums of exponentials, at least 1, or NaN. */
 typedef struct divisor {
     vec sum, inverse, rest; /* inverse + rest is 1 / sum to 46 bits, inverse alone to 24 */
 } divisor;

@@ -26,7 +26,7 @@ static sheaf_status *refused(size_t bytes)
 }
 
 /* Only addresses are reserved here. Pages become writable as the mark rises (grow), so
- * that a system that counts writable memory in advance is asked for what is used. */
+ * that a system that counts writable memory in advance counts only used memory. */
 static sheaf_status *reserve(sheaf__reserved *range, size_t limit)
 {
     size_t want = limit != 0 ? sheaf__round_up(limit, HUGE_PAGE) : RESERVE_MOST;

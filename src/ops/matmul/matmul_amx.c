@@ -140,7 +140,7 @@ static inline __attribute__((always_inline)) void end_row(const ending *e, int64
         STORE(to + LANES, y);
 }
 
-/* The next four rows, or what is left of them. */
+/* The next four rows, or fewer. */
 static inline __attribute__((always_inline)) void end_four(ending *e, const int addends,
                                                            const way way)
 {

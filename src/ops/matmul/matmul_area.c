@@ -249,7 +249,7 @@ static mm_pass pass_of(const area *area, const item *item, int64_t at, bool chai
                      .chained = chained,
                      .to.index = v->slot,
                      .scaled = item->groups,
-                     .begun = !item->first };
+                     .started = !item->first };
     if (area->engine->mma) {
         pass.goes_on = !item->begins;
         pass.ends = item->ends;

@@ -207,7 +207,7 @@ void sheaf__packed_compress(sheaf__packed *w)
     if (w->dtype != SHEAF_BF16 || w->row_major || w->quantised || w->ahead == NULL ||
         w->rows != 0 || w->n == 0 || w->k == 0)
         return;
-    const int64_t last = mm_up(w->k, MM_BLOCK) - MM_BLOCK, /* where the last block starts */
+    const int64_t last = mm_up(w->k, MM_BLOCK) - MM_BLOCK, /* begin of the last block */
         codes = mm_code_at(w, mm_up(w->n, MM_PANEL), last) + (int64_t)sizeof(counted) / 4,
                   lists = codes + boxes_of(w) * (int64_t)sizeof(mm_code) / 4,
                   room = mm_words_ahead(w->dtype, w->n, w->k) - lists;

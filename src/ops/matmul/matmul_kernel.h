@@ -35,9 +35,9 @@ typedef struct store {
     place addend[MM_DEPTH + 1];
     void *to;
     int64_t ldto, across;
-    /* v = scale * block sum, or if `begun` fma(scale, block sum, addend[0]); see mm_pass. Tiles
+    /* v = scale * block sum, or if `started` fma(scale, block sum, addend[0]); see mm_pass. Tiles
      * that take codes find scales themselves. */
-    bool scaled, begun;
+    bool scaled, started;
     const float *scale;
     int64_t apart; /* floats between panels of it */
     bool final;    /* a NaN becomes the default one; partial sums need not care */
@@ -84,7 +84,7 @@ typedef void tile_fn(const operands *in, const store *s);
 #define COLUMN_OF(v) ((v)*LANES % MM_PANEL)
 
 /* The machine fetches ahead within pages of 4 KB and begins anew with each, too late where few rows
- * let B go by fast: it is asked for that far ahead. One row alone waits for nothing else, and asks
+ * let B go by fast: it is prefetched that far ahead. One row alone waits for nothing else, and asks
  * the first-level cache. */
 static inline __attribute__((always_inline)) void ask_ahead(const uint32_t *b, int64_t panel,
                                                             const int rows, const int vectors)
@@ -195,11 +195,11 @@ static inline __attribute__((always_inline)) void put(vec c[][MOST_VECTORS], con
             const vec scale = LOAD(s->scale + PANEL_OF(v) * s->apart + COLUMN_OF(v));
             UNROLL for (int r = 0; r < rows; r++) c[r][v] =
                 FMA(scale, c[r][v],
-                    s->begun ? LOAD(p.at + r * p.ld + PANEL_OF(v) * p.across + COLUMN_OF(v))
-                             : SPLAT(-0.0f)); /* adding it changes nothing */
+                    s->started ? LOAD(p.at + r * p.ld + PANEL_OF(v) * p.across + COLUMN_OF(v))
+                               : SPLAT(-0.0f)); /* adding it changes nothing */
         }
     }
-    put_from(c, s, s->scaled && s->begun, rows, vectors);
+    put_from(c, s, s->scaled && s->started, rows, vectors);
 }
 
 #ifndef CHAINS
@@ -426,7 +426,7 @@ static inline void begin_pass(operands *in, store *s, const tile_at *t, int p)
     s->across = t->across;
     s->final = s->halves = false;
     s->scaled = pass->scaled;
-    s->begun = pass->begun;
+    s->started = pass->started;
     for (int q = 0; q < pass->addends; q++)
         s->addend[q] = (place){ sums_at(t, pass->addend[q]), MM_PANEL, t->across };
     in->a = (const char *)band->a + pass->at * 4;

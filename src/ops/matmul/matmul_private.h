@@ -184,10 +184,10 @@ typedef struct mm_pass {
     /* At most MM_CHUNK elements, and addend[0] is the sum of the pass before as its unit left it:
      * in the order `tiles` the unit may go on from there. */
     bool chained;
-    /* Of codes in groups (matmul.h): v = scale * block sum, or, where the slice has begun,
+    /* Of codes in groups (matmul.h): v = scale * block sum, or, once the slice has a sum,
      * v = fma(scale, block sum, addend[0]). Scales are behind the last step of a panel; where it
      * is taken as codes, it has several blocks. */
-    bool scaled, begun;
+    bool scaled, started;
     /* In the orders mma8 and mma16, whose chains span blocks: the pass goes on from what is in
      * `chain`; what it leaves in `to` is a chain's sum, with addends, or else the chain so far. */
     bool goes_on, ends;

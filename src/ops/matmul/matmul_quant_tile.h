@@ -95,10 +95,11 @@ static inline __attribute__((always_inline)) void tile_of_taken(const operands *
     numbers n;
     fill_numbers(&n, t->number);
     UNROLL for (int r = 0; r < rows; r++) UNROLL for (int v = 0; v < OF_PANEL; v++) c[r][v] =
-        s->begun ? LOAD(p.at + r * p.ld + v * LANES) : SPLAT(-0.0f); /* adding it changes nothing */
+        s->started ? LOAD(p.at + r * p.ld + v * LANES)
+                   : SPLAT(-0.0f); /* adding it changes nothing */
     UNROLL for (int v = 0; v < OF_PANEL; v += at_once)
         groups_of_codes(c, t, in->a, scales, words, &n, v, at_once, rows);
-    put_from(c, s, s->begun, rows, OF_PANEL);
+    put_from(c, s, s->started, rows, OF_PANEL);
 }
 
 #define TAKEN_TILE(rows)                                                                           \

@@ -162,18 +162,18 @@ static float chains_sum(const sheaf__product *job, sheaf_sums sums, int first, i
 {
     uint32_t chain = 0;
     float sum = 0.0f;
-    bool begun = false, any = false;
+    bool started = false, any = false;
     for (int t = first; t < end; t++) {
         const int64_t k = job->term[t].k;
         for (int64_t k0 = 0; k0 < k; k0 += MM_BLOCK) {
-            if (begun && (k0 == 0 ? job->term[t].apart : k0 % SHEAF__MMA_CHAIN == 0)) {
+            if (started && (k0 == 0 ? job->term[t].apart : k0 % SHEAF__MMA_CHAIN == 0)) {
                 sum = any ? sum + ended(chain) : ended(chain);
                 any = true;
                 chain = 0;
             }
             chain = chain_on(chain, &job->term[t], job->dtype, sums, i, j, k0,
                              mm_min(MM_BLOCK, k - k0));
-            begun = true;
+            started = true;
         }
     }
     return mm_quiet(any ? sum + ended(chain) : ended(chain));

@@ -2,7 +2,7 @@
  *
  * Included by files of different instruction sets: SSE2 is what every x86-64
  * has, and under -mavx2 the compiler encodes the same steps in AVX. Without x86 the
- * loops over what is left do it all. */
+ * loops over the rest do it all. */
 #pragma once
 
 #ifndef SHEAF_NO_X86

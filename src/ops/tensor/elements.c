@@ -182,7 +182,7 @@ static void widen_part(void *arg, int64_t begin, int64_t end, int worker)
 }
 
 /* All that is written before the next number to be read may be written at once, which is half of
- * what is left. The last ones, which widen onto themselves, go by way of a copy. */
+ * the rest. The last ones, which widen onto themselves, go by way of a copy. */
 static void widen(sheaf__device *device, void *arg)
 {
     const sheaf__widening *w = arg;

@@ -3,7 +3,7 @@
  * Every pointer is an address of the device's memory, unless it says otherwise; only what runs
  * behind call.h reads or writes there. Each operation has the bits of a plain loop over the kernels
  * of kernels.h, whatever the device and its threads. Shapes are in elements; `ld` is the distance
- * of two rows. Operands that are not said to be allowed to coincide must not overlap. */
+ * of two rows. Operands that are not listed as allowed to coincide must not overlap. */
 #pragma once
 
 #include "ops/device.h"

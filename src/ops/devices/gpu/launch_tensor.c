@@ -27,7 +27,7 @@ static void convert(sheaf__gpu *gpu, void *dst, sheaf_dtype to, const void *src,
 }
 
 /* All that is written before the next number to be read may be written at once, which is half of
- * what is left; when that fits, the rest goes by way of scratch. */
+ * the rest; when that fits, the rest goes by way of scratch. */
 bool sheaf__gpu_op_widen(sheaf__gpu *gpu, const sheaf__call *call)
 {
     enum { REST = 1 << 15 };

@@ -214,14 +214,14 @@ static sheaf_status *ask(sheaf__gpu *gpu, const char *kernel, int blocks, int th
     return TRY(st, sheaf__gpu_fetch(gpu, out, gpu->base + behind, out_bytes));
 }
 
-typedef struct asked {
+typedef struct exam {
     float in[SHEAF__PROBE_CASES][3], out[SHEAF__PROBE_CASES][SHEAF__PROBE_RESULTS];
     sheaf__probe_group group[SHEAF__PROBE_GROUPS];
     uint32_t sum[SHEAF__PROBE_GROUPS][128];
-} asked;
+} exam;
 
 /* Tensor cores of a type. */
-static sheaf_status *ask_groups(sheaf__gpu *gpu, asked *a, sheaf_dtype dtype)
+static sheaf_status *ask_groups(sheaf__gpu *gpu, exam *a, sheaf_dtype dtype)
 {
     const bool f16 = dtype == SHEAF_F16;
     make_groups(a->group, f16);
@@ -232,7 +232,7 @@ static sheaf_status *ask_groups(sheaf__gpu *gpu, asked *a, sheaf_dtype dtype)
 
 sheaf_status *sheaf__gpu_probe(sheaf__gpu *gpu)
 {
-    asked *a = malloc(sizeof *a);
+    exam *a = malloc(sizeof *a);
     if (a == NULL)
         return sheaf__no_memory("questions to a GPU");
     make_floats(a->in);

@@ -13,13 +13,13 @@
 enum { M = 256, N = 256, K = 64 * 6, WAYS = 2 };
 
 /* The content of the GPU's first memory. */
-typedef struct asked {
+typedef struct exam {
     sheaf__tensor_map map[WAYS * 2];
     sheaf__products_job job[WAYS];
     sheaf__products_part part[WAYS];
     _Alignas(16) uint16_t a[M * K], b[N * K];
     float y[WAYS][M * N];
-} asked;
+} exam;
 
 /* From 2^-3 to 2^0, and now and then any number, also infinities and NaN: rarely enough that most
  * sums are finite. */
@@ -34,7 +34,7 @@ static void fill(uint16_t *x, int n, uint32_t state, bool f16)
 }
 
 /* The same numbers, read in each way. */
-static bool ask_for(sheaf__gpu *gpu, asked *all, const asked *there,
+static bool ask_for(sheaf__gpu *gpu, exam *all, const exam *there,
                     const sheaf__products_kernel *kernel, sheaf_dtype dtype)
 {
     const int n = kernel->cols;
@@ -71,7 +71,7 @@ static bool ask_for(sheaf__gpu *gpu, asked *all, const asked *there,
 }
 
 /* A chain's sum, in which a denormal is a zero. */
-static uint32_t result(const asked *all, int way, int row, int col, int n, sheaf_dtype dtype)
+static uint32_t result(const exam *all, int way, int row, int col, int n, sheaf_dtype dtype)
 {
     uint16_t a[K], b[K];
     for (int k = 0; k < K; k++) {
@@ -83,7 +83,7 @@ static uint32_t result(const asked *all, int way, int row, int col, int n, sheaf
 }
 
 /* Of every row and column some; by any NaN all are meant. */
-static bool is_right(const asked *all, int n, sheaf_dtype dtype)
+static bool is_right(const exam *all, int n, sheaf_dtype dtype)
 {
     for (int way = 0; way < WAYS; way++)
         for (int i = 0; i < M * n; i += 67) {
@@ -96,17 +96,17 @@ static bool is_right(const asked *all, int n, sheaf_dtype dtype)
     return true;
 }
 
-static sheaf_status *ask(sheaf__gpu *gpu, asked *all, const sheaf__products_kernel *kernel,
+static sheaf_status *ask(sheaf__gpu *gpu, exam *all, const sheaf__products_kernel *kernel,
                          sheaf_dtype dtype)
 {
-    const asked *there = (const asked *)(uintptr_t)gpu->base;
+    const exam *there = (const exam *)(uintptr_t)gpu->base;
     gpu->wide_differs = !ask_for(gpu, all, there, kernel, dtype);
     if (gpu->wide_differs)
         return NULL;
     const sheaf__products_table table = {
         .job = there->job, .part = there->part, .map = there->map, .jobs = WAYS, .tiles = WAYS
     };
-    sheaf_status *st = sheaf__gpu_send(gpu, gpu->base, all, offsetof(asked, y));
+    sheaf_status *st = sheaf__gpu_send(gpu, gpu->base, all, offsetof(exam, y));
     TRY(st, sheaf__gpu_queue(gpu, &(sheaf__launch){ .kernel = kernel->name,
                                                     .blocks = { kernel->cluster },
                                                     .threads = kernel->threads,
@@ -124,7 +124,7 @@ sheaf_status *sheaf__gpu_probe_products(sheaf__gpu *gpu)
 {
     if (!sheaf__cuda_has_maps(gpu))
         return NULL;
-    asked *all = aligned_alloc(_Alignof(asked), sizeof *all);
+    exam *all = aligned_alloc(_Alignof(exam), sizeof *all);
     if (all == NULL)
         return sheaf__no_memory("questions to a GPU");
     memset(all, 0, sizeof *all);

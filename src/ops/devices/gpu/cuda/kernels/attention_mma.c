@@ -182,7 +182,7 @@ DEVICE void forward_block(const sheaf__attention_part *a, int64_t task, int wide
           inverse[2] = { 0, 0 }, lane[2][4], s[8][4], out[ATTENTION_WIDEST][4];
     float *total = attention_total(a, 0, 1, wide);
     uint32_t q[8][4];
-    bool begun = false;
+    bool started = false;
     forward f;
     start(&f, a, task, wide);
     const int32_t query = f.v.first + (int)threadIdx.x / 32 * 16;
@@ -214,8 +214,8 @@ DEVICE void forward_block(const sheaf__attention_part *a, int64_t task, int wide
                 take_weights(s, max, sum, inverse, seen, cols);
                 attention_add(out, s, tile_of(f.v_tile, step, wide), &at, cols, wide, dtype);
                 if ((key + cols) % ATTENTION_CHAIN == 0 && key + cols < f.v.keys) {
-                    attention_end_chains(out, total, begun, wide);
-                    begun = true;
+                    attention_end_chains(out, total, started, wide);
+                    started = true;
                 }
             }
         }
@@ -225,7 +225,7 @@ DEVICE void forward_block(const sheaf__attention_part *a, int64_t task, int wide
             end_sums(sum, inverse, lane);
     }
     attention_store(a->o, attention_o(a, &f.v, f.head) + query * a->ldo, a->ldo,
-                    f.v.queries - query, out, total, begun, a->head_dim, wide, dtype);
+                    f.v.queries - query, out, total, started, a->head_dim, wide, dtype);
     store_stats(&f, max, sum);
     sync_threads();
 }

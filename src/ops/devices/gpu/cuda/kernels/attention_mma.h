@@ -360,26 +360,26 @@ DEVICE float *attention_total(const sheaf__attention_part *a, int set, int sets,
 }
 
 /* Chains end: they are added to the total, which begins with the first of them. */
-DEVICE void attention_end_chains(float (*sum)[4], float *total, bool begun, int wide)
+DEVICE void attention_end_chains(float (*sum)[4], float *total, bool started, int wide)
 {
     UNROLL
     for (int i = 0; i < wide / 2; i++) {
         float *t = total + i * ATTENTION_THREADS;
-        *t = (begun ? *t : 0.0f) + sum[i / 4][i % 4];
+        *t = (started ? *t : 0.0f) + sum[i / 4][i % 4];
         sum[i / 4][i % 4] = 0;
     }
 }
 
 /* The warp's 16 rows, of which `rows` are there. */
 DEVICE void attention_store(void *to, int64_t at, int64_t ld, int32_t rows, float (*sum)[4],
-                            const float *total, bool begun, int head_dim, int wide,
+                            const float *total, bool started, int head_dim, int wide,
                             sheaf_dtype dtype)
 {
     const int lane = (int)threadIdx.x % 32;
     UNROLL
     for (int i = 0; i < wide / 2; i++) {
         const int row = lane / 4 + i / 2 % 2 * 8, c = i / 4 * 8 + lane % 4 * 2 + i % 2;
-        const float rest = (begun ? total[i * ATTENTION_THREADS] : 0.0f) + sum[i / 4][i % 4];
+        const float rest = (started ? total[i * ATTENTION_THREADS] : 0.0f) + sum[i / 4][i % 4];
         if (row < rows && c < head_dim)
             sheaf__store(to, at + row * ld + c, rest + 0.0f, dtype);
     }

@@ -187,7 +187,7 @@ DEVICE void dq_weigh(const back *b, float (*dp)[4], const sheaf__attention_place
 DEVICE void dq_block(const sheaf__attention_part *a, int64_t task, int wide, sheaf_dtype dtype)
 {
     float sum[ATTENTION_WIDEST][4], dp[COLS / 8][4], *total = attention_total(a, 0, 1, wide);
-    bool begun = false;
+    bool started = false;
     back b;
     dq_start(&b, a, task, wide);
     const int32_t query = b.v.first + (int)threadIdx.x / 32 * 16;
@@ -203,8 +203,8 @@ DEVICE void dq_block(const sheaf__attention_part *a, int64_t task, int wide, she
         dq_weigh(&b, dp, &at, tile_of(&b, step, wide), wide, dtype);
         attention_add(sum, dp, tile_of(&b, step, wide), &at, COLS, wide, dtype);
         if ((key + COLS) % ATTENTION_CHAIN == 0 && key + COLS < b.v.keys) {
-            attention_end_chains(sum, total, begun, wide);
-            begun = true;
+            attention_end_chains(sum, total, started, wide);
+            started = true;
         }
         if (step + 1 < b.tiles && wide > 128) {
             sync_threads();
@@ -212,7 +212,7 @@ DEVICE void dq_block(const sheaf__attention_part *a, int64_t task, int wide, she
         }
     }
     attention_store(a->dq, attention_q(a, &b.v, b.head) + query * a->ldq, a->ldq,
-                    b.v.queries - query, sum, total, begun, a->head_dim, wide, dtype);
+                    b.v.queries - query, sum, total, started, a->head_dim, wide, dtype);
     sync_threads();
 }
 
@@ -275,7 +275,7 @@ DEVICE void dkv_block(const sheaf__attention_part *a, int64_t task, int with, in
 {
     float dk[ATTENTION_WIDEST][4], dv[ATTENTION_WIDEST][4], p[COLS / 8][4], ds[COLS / 8][4];
     float *k_total = attention_total(a, 0, 2, wide), *v_total = attention_total(a, 1, 2, wide);
-    bool begun = false;
+    bool started = false;
     back b;
     dkv_start(&b, a, task, wide);
     const int32_t key = b.v.first + (int)threadIdx.x / 32 * 16, steps = b.tiles * a->group,
@@ -303,10 +303,10 @@ DEVICE void dkv_block(const sheaf__attention_part *a, int64_t task, int with, in
             attention_add(dk, ds, tile, &at, COLS, wide, dtype);
         if ((query + COLS) % ATTENTION_CHAIN == 0 && query + COLS < b.v.queries) {
             if (with & 1)
-                attention_end_chains(dv, v_total, begun, wide);
+                attention_end_chains(dv, v_total, started, wide);
             if (with & 2)
-                attention_end_chains(dk, k_total, begun, wide);
-            begun = true;
+                attention_end_chains(dk, k_total, started, wide);
+            started = true;
         }
         if (step + 1 < steps && wide > 128) {
             sync_threads();
@@ -317,10 +317,10 @@ DEVICE void dkv_block(const sheaf__attention_part *a, int64_t task, int with, in
     }
     if (with & 1)
         attention_store(a->dv, attention_key(a, &b.v, b.kv, a->ldv) + key * a->ldv, a->ldv,
-                        b.v.keys - key, dv, v_total, begun, a->head_dim, wide, dtype);
+                        b.v.keys - key, dv, v_total, started, a->head_dim, wide, dtype);
     if (with & 2)
         attention_store(a->dk, attention_key(a, &b.v, b.kv, a->ldk) + key * a->ldk, a->ldk,
-                        b.v.keys - key, dk, k_total, begun, a->head_dim, wide, dtype);
+                        b.v.keys - key, dk, k_total, started, a->head_dim, wide, dtype);
     sync_threads();
 }
 
