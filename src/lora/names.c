@@ -1,4 +1,4 @@
-/* names.c - see names.h. */
+/* names.c - kinds of adapter tensors, by name; see names.h. */
 #include "lora/names.h"
 
 #include "base/base.h"

@@ -1,4 +1,4 @@
-/* rows.c - see rows.h. */
+/* rows.c - operations on rows in the tape's compute dtype; see rows.h. */
 #include "tape/rows.h"
 
 void sheaf__copy(const sheaf__context *c, void *dst, const void *src, int64_t n, bool add)

@@ -1,4 +1,4 @@
-/* rows.c - see plan.h. */
+/* rows.c - the rows of a merged tensor: read, changed, written; see plan.h. */
 #include "checkpoint/merge/plan.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* rows.c - see rows.h. */
+/* rows.c - a family's tensors from its tables; see rows.h. */
 #include "families/common/rows.h"
 
 #include "base/base.h"
