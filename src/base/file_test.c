@@ -520,8 +520,8 @@ static void listen_to(void *context, const sheaf_event *event)
     snprintf(told + used, sizeof told - used, "%s\n", event->text);
 }
 
-/* What no process writes any more is removed, with a note; what one writes, or has a similar
- * name, stays. */
+/* Files that no process writes any more are removed, with a note; a file being written, or with a
+ * similar name, stays. */
 TEST(test_output__removes_what_a_killed_process_left)
 {
     static const char *const stays[] = {

@@ -180,7 +180,7 @@ TEST(test_load__names_the_file)
     CHECK_FAILS(sheaf__json_load(&root, "/tmp"), SHEAF_E_IO, "a folder");
 }
 
-/* What one getter says about one value under the key "k". */
+/* The getters for a value under the key "k". */
 typedef enum getter { INT, REAL, BOOL, STRING, LIST, OBJECT } getter;
 
 static sheaf_status *get(getter getter, const char *value, double *number)

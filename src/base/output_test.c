@@ -196,7 +196,7 @@ TEST(test_output__two_at_once_that_may_replace)
     char *text = NULL;
     size_t size = 0;
     CHECK_OK(sheaf__file_read_all(&text, &size, at("two/dst/of"), 100));
-    assert_string_equal(text, "first"); /* which came last */
+    assert_string_equal(text, "first"); /* the last one */
     assert_int_equal(entries(at("two")), 1);
     free(text);
 }

@@ -1,4 +1,4 @@
-/* What comes to a terminal: by hand, and beside fprintf(). */
+/* Text for a terminal: by hand, and beside fprintf(). */
 #include "tests/check.h"
 
 #include <inttypes.h>

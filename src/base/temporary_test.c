@@ -27,7 +27,7 @@ static void be_killed(char path[128], const char *kind, bool is_folder)
     if (pid == 0) {
         CHECK_OK(sheaf__temporary_make(path, 128, &lock, kind, is_folder));
         char more[160];
-        snprintf(more, sizeof more, "%s/more", path); /* where it is a folder */
+        snprintf(more, sizeof more, "%s/more", path); /* for a folder */
         const int fd = open(more, O_CREAT | O_WRONLY, 0600);
         assert_int_equal(fd >= 0, is_folder);
         (void)!write(pipe_of[1], path, 128);

@@ -55,7 +55,7 @@ static void add_boxes(sheaf_catalog *c, sheaf_logical **t, const char *name, int
         }
         return;
     }
-    int order[SHEAF_CATALOG_MAX_DIMS]; /* which axis runs fastest, next fastest, ... */
+    int order[SHEAF_CATALOG_MAX_DIMS]; /* the fastest axis, the next one, ... */
     const int ndim = (*t)->entry.ndim;
     for (int i = 0; i < ndim; i++)
         order[i] = ndim - 1 - i;
@@ -507,7 +507,7 @@ TEST(test_source__refuses_in_the_words_of_the_first_defect)
     }
 }
 
-/* What was read before and what is there now may be of two models. */
+/* The bytes read before and those there now may be of two models. */
 TEST(test_read__of_a_file_that_is_written_to_meanwhile)
 {
     static const struct timespec old[2] = { { 1000, 1 }, { 1000, 1 } };

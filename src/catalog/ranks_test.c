@@ -8,7 +8,7 @@ static const sheaf_dialect test_dialect = { .name = "test" };
 
 enum { MATRICES = 12, NORMS = 8, FACTORS = 6, WIDE = 32, BIG = WIDE * WIDE, SMALL = 48, MOST = 10 };
 
-/* What part r holds: the values of run[r], moved by `drift` of their spread, on each part another
+/* Contents of part r: the values of run[r], moved by `drift` of their spread, on each part another
  * way. */
 typedef struct world {
     const char *what;
@@ -20,7 +20,7 @@ typedef struct world {
     bool factors; /* LoRA's A too, each part its own */
     int zero;     /* drifted from zero: 1 the last matrix, 2 the norms */
     sheaf_dtype dtype;
-    const char *code; /* what is found; NULL: nothing */
+    const char *code; /* the finding; NULL: none */
     const char *path, *text;
     int rare; /* one of so many elements differs between runs and parts; 0 = all do */
 } world;

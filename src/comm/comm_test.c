@@ -246,7 +246,7 @@ static void test_comm__nobody_passes_a_barrier_alone(void **state)
     }
 }
 
-/* What each call adds to the bytes sent, as if by messages. */
+/* Bytes that each call adds to those sent, as if by messages. */
 static sheaf_status *sent_body(void *context, sheaf_comm *comm)
 {
     const int rank = sheaf_comm_rank(comm), others = sheaf_comm_ranks(comm) - 1;
@@ -323,7 +323,7 @@ static int post_send(sheaf__mpi_request *out, const void *bytes, int size, int p
     l.bytes = malloc((size_t)size + 1);
     memcpy(l.bytes, bytes, (size_t)size);
     post.letter[post.letters++] = l;
-    if (tag % 2 == 1) { /* what follows a heading */
+    if (tag % 2 == 1) { /* payload of a heading */
         post.largest = size > post.largest ? size : post.largest;
         post.pieces++;
     }
@@ -425,7 +425,7 @@ static void *large_rank(void *ranks)
     return sheaf__first_of(st, closed);
 }
 
-/* What they have to say is kept in `st`. */
+/* Their results are kept in `st`. */
 static void run_posted(sheaf_status *st[POST_RANKS], int ranks)
 {
     pthread_t thread[POST_RANKS];

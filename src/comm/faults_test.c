@@ -49,7 +49,7 @@ static sheaf_status *one_call(sheaf_comm *comm, int which)
 typedef enum how { FAIL, LEAVE_SILENT, LEAVE_FAILED, THREAD_EXIT } how;
 
 typedef struct fault {
-    int rank, call; /* who fails, before which call */
+    int rank, call; /* the rank that fails, and the call before which it does */
     how how;
     _Atomic int told; /* other ranks that got the failure from the call */
     _Atomic int wrong;
@@ -109,7 +109,7 @@ static sheaf_status *fault_body(void *context, sheaf_comm *comm)
 static void check_fault(int ranks, int rank, int call, how how, bool messages)
 {
     fault f = { .rank = rank, .call = call, .how = how };
-    const bool processes = sheaf__all_count(met.all) > 1; /* which do not see which others got it */
+    const bool processes = sheaf__all_count(met.all) > 1; /* they do not see which others got it */
     const int tell = processes ? sheaf__all_number(met.all) != rank : ranks - 1;
     if (!can_run(ranks, messages))
         return;
@@ -142,7 +142,7 @@ static void test_faults__each_rank_at_each_call(void **state)
 /* ---- ranks that do not make the same call ---- */
 
 typedef struct odd_call {
-    int a, b; /* what all do, and what one does instead */
+    int a, b; /* the call of all, and the other call of one */
     int rank;
     int variant;
 } odd_call;

@@ -42,7 +42,7 @@ typedef struct sum_case {
     uint64_t seed;
     bool alias; /* out is roots[0] where a rank has one */
     bool pooled;
-    bool moved;  /* where ranks see each other's memory, by a mover */
+    bool moved;  /* by a mover, with ranks that see each other's memory */
     float *want; /* [rows, cols] */
 } sum_case;
 
@@ -88,7 +88,7 @@ static void fill_want(sum_case *c)
     sheaf__compute_mode_leave(mode);
 }
 
-/* What matmul does: the complete subtrees of this rank. */
+/* As matmul: the complete subtrees of this rank. */
 static void fill_root(float *to, const sum_case *c, const sheaf_tree *tree, const sheaf_root *root)
 {
     const int64_t n = c->rows * c->cols;
@@ -373,8 +373,7 @@ static void check_counted(const counted *a, const counted *b, int ranks, bool ex
     }
 }
 
-/* What the moves of messages come to, in one segment and in several, is what is counted where no
- * message goes. */
+/* The bytes of messages, in one segment and in several, are those counted without messages. */
 static void test_sum__counts_the_same_however_it_is_made(void **state)
 {
     /* 65536 * 2 fills the segments of two ranks, of one rank two */

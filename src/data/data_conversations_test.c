@@ -518,8 +518,8 @@ static void keep_words(void *context, const sheaf_event *event)
     snprintf(to + strlen(to), 2048 - strlen(to), "%s\n", event->text);
 }
 
-/* Where a question names the picture, or there is none, the name in an answer is learnt as text,
- * which is said. */
+/* If a question names the picture, or there is none, the name in an answer is learnt as text, with
+ * a note. */
 TEST(test_open__says_that_a_name_in_an_answer_is_text)
 {
     sheaf_config c = config_of("minicpmv");

@@ -205,7 +205,7 @@ TEST(test_positions__beyond_the_model_are_refused_or_warned_of)
         said, "rows of up to 12 positions, more than the model's max_position_embeddings of 10"));
     said[0] = '\0';
     config.max_position = 12;
-    options.seq = 100; /* which no row has */
+    options.seq = 100; /* no row is as long */
     CHECK_OK(sheaf_data_open(&data, file, &options));
     sheaf_data_close(data);
     assert_string_equal(said, "");

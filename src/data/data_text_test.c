@@ -428,7 +428,7 @@ TEST(test_text__a_line_without_end_is_refused)
 
 /* ---- too long ---- */
 
-/* What stands first is predicted by nothing: a row that would learn it alone learns nothing. */
+/* Nothing predicts the first token: a row that would learn it alone learns nothing. */
 TEST(test_text__what_is_learnt_first_alone_is_cut_to_nothing)
 {
     int32_t id[4] = { 5, 6, 7, 8 };
@@ -599,8 +599,8 @@ static char letter(int32_t id)
     return id == SHEAF__IGNORED ? '.' : id == 1 ? 'E' : id == 203 ? '/' : (char)('a' + id - 69);
 }
 
-/* Where turns end in blanks or in nothing, eos is the label behind each answer: in place of the
- * next token, or as one more at the end; also where the rows are read from a cache. */
+/* If turns end in blanks or in nothing, eos is the label behind each answer: in place of the next
+ * token, or as one more at the end; also with rows read from a cache. */
 TEST(test_cache__an_answer_without_an_end_is_labelled_with_eos)
 {
     static const char lines[] = "{% for m in messages %}{{ m.content + '\n' }}{% endfor %}",

@@ -65,8 +65,8 @@ static void said(void *self, const sheaf_event *event)
 
 /* ---- against TRL ---- */
 
-/* Where sheaf differs from TRL 1.16, by what it says then, NULL: only in what it learns, answers
- * without the user's turns between them. */
+/* Differences from TRL 1.16, by its message, NULL: only in its labels, answers without the user's
+ * turns between them. */
 static const struct {
     const char *name, *error;
 } others[] = {
@@ -115,7 +115,7 @@ static void check_side(const char *name, const row *got, const json_t *trl, cons
 static const char *folder_of(const char *kind)
 {
     static const char *const files[] = { "tokenizer.json", "tokenizer_config.json",
-                                         "config.json" }; /* whose family splits digits */
+                                         "config.json" }; /* its family splits digits */
     char *text, from[64], to[64];
     size_t size;
     if (strcmp(kind, "tools") != 0)

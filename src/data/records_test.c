@@ -175,7 +175,7 @@ TEST(test_folder__labels_beside_images_are_the_records)
     check_record(nth(&r, 0), "1.jpg", "Say", "1");
     assert_non_null(strstr(said, "sft/one/labels lies beside the images and is not read"));
     sheaf__records_release(&r);
-    /* what lacks the other, or holds none */
+    /* one without the other, or empty */
     put(at("sft/one/images/5.jpg"), "");
     put(at("sft/one/labels/6.json"), TALK);
     put(at("sft/one/labels/1.json"), "[]");

@@ -83,7 +83,7 @@ TEST(test_marked__images_are_where_the_tokens_say)
 {
     const tensor list[] = { MARKED,
                             { "images", "F32", { 3, 3, 4, 4 } },
-                            { "logits", "F32", { 2, 2 } } }; /* which is a recording's */
+                            { "logits", "F32", { 2, 2 } } }; /* a recording's */
     const int64_t rows[] = { 2, 0 }, without[] = { 1, -1 };
     static const int32_t at[] = { 2, 3, 6, 7, 11, 12 };
     static got g;
@@ -344,7 +344,7 @@ TEST(test_bound__padding_is_seen_in_whole_rows)
     const tensor other[] = { MARKED, { "images", "F32", { 3, 3, 4, 4 } } };
     CHECK_OK(open_as(&data, SHEAF_OMNILMM, other, 4));
     CHECK_OK(sheaf_data_batch(&(sheaf_batch){ .mask = mask, .whole = true }, data, &row, 1));
-    assert_int_equal(mask[9], 0); /* which OmniLMM's masks */
+    assert_int_equal(mask[9], 0); /* OmniLMM masks it */
     sheaf_data_close(data);
 }
 
@@ -401,7 +401,7 @@ TEST(test_bound__what_does_not_fit_is_named)
     list[7].name = "image_2_0_chw";
     CHECK_FAILS(open_as(&data, SHEAF_MINICPMV, list, 8), SHEAF_E_DATA,
                 "'image_2_0_chw' | a bound of this image in image_bound | none");
-    list[7].name = "image_0_chw"; /* which is for files of one row */
+    list[7].name = "image_0_chw"; /* for files of one row */
     CHECK_FAILS(open_as(&data, SHEAF_MINICPMV, list, 8), SHEAF_E_DATA, "'image_0_chw'");
     list[3].name = "images_in_row";
     CHECK_FAILS(open_as(&data, SHEAF_MINICPMV, list, 7), SHEAF_E_DATA,

@@ -731,7 +731,7 @@ TEST(test_compose__what_is_left_out_is_counted)
     sheaf__sequence_release(&s);
 }
 
-/* Where a model reads pictures; to another it is text. */
+/* For a model that reads pictures; to another it is text. */
 TEST(test_compose__the_mark_of_a_picture_is_no_text)
 {
     static const sheaf__turn turn = { "a<image>b", NULL };

@@ -55,7 +55,7 @@ TEST(test_report__a_code_says_what_a_caller_can_do)
     }
 }
 
-/* What it prints on each stream, and its code. */
+/* Its output on each stream, and its code. */
 static const struct {
     const char *name;
     bool fails, yes, json, helped;

@@ -22,7 +22,7 @@ TEST(test_table__a_family_stands_at_its_number)
     assert_null(sheaf__family_of_class("GPT2LMHeadModel"));
 }
 
-/* What another room calls or reads without asking whether it is there. */
+/* Members that other rooms use without a check. */
 TEST(test_descriptor__says_what_others_ask)
 {
     const sheaf__family *f;

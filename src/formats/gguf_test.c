@@ -9,7 +9,7 @@
 
 /* ---- llama.cpp's verdicts ---- */
 
-/* What our message must contain where llama.cpp says what the key says. */
+/* Our message contains `ours` if llama.cpp's has `theirs`. */
 static const struct {
     const char *theirs, *ours;
 } defects[] = {

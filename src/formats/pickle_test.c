@@ -479,7 +479,7 @@ TEST(test_parse__calls_by_detours_are_refused)
         parse_only(P("ctorch._tensor\n_rebuild_from_type_v2\n(cevil\nrun\nctorch\nTensor\n)NtR")),
         SHEAF_E_UNSAFE, "evil.run");
     CHECK_FAILS(parse_only(P("cposix\nsystem\n)\x81")), SHEAF_E_UNSAFE, "posix.system");
-    /* What a terminal would obey does not get into the message. */
+    /* No control sequence of a terminal gets into the message. */
     CHECK_FAILS(parse_only(P("cposix\nsys\x1b[2Jtem\n)R")), SHEAF_E_UNSAFE, "[2Jtem");
 }
 
@@ -699,7 +699,7 @@ TEST(test_encode__refuses_what_it_cannot_write)
     sheaf__pickle_free(doc);
 }
 
-/* What is a tensor elsewhere and none here, in words. */
+/* Objects that are tensors elsewhere and none here, in words. */
 TEST(test_unread__dtypes_and_metadata_that_are_not_read)
 {
     static const struct {
@@ -729,7 +729,7 @@ TEST(test_unread__dtypes_and_metadata_that_are_not_read)
             fail_msg("row %zu: %s", i, is == NULL ? "nothing" : is);
         steps = 0;
         assert_non_null(sheaf__pickle_unread(
-            doc->root, buffer, &steps)); /* what cannot be looked at is not passed over */
+            doc->root, buffer, &steps)); /* objects that cannot be read are not passed over */
         sheaf__pickle_free(doc);
     }
 }

@@ -33,7 +33,7 @@ static char *summary(const sheaf_safetensors *file)
     return out;
 }
 
-/* What our message must contain where the official parser says what the key says. */
+/* Our message contains `ours` if the official parser's has `theirs`. */
 static const struct {
     const char *theirs, *ours;
 } defects[] = {
@@ -112,7 +112,7 @@ static sheaf_status *parse(const char *text, int64_t data)
     return parse_n(text, strlen(text), data);
 }
 
-/* What serde_json and the official validation do in corners that no recorded file has. */
+/* Verdicts of serde_json and the official validation in corners that no recorded file has. */
 TEST(test_parse__corners_accepted)
 {
     static const struct {

@@ -440,8 +440,7 @@ TEST(test_open__legacy_files_and_their_views)
     static const char empty[] =
         MAGIC PROTOCOL SYSTEM("\x88") "\x80\x02](" TENSOR(ID("a", "\5", "N"), "\1", "\3")
             TENSOR(ID("b", "\0", "N"), "\0",
-                   "\0") "e." KEYS
-                         "\5\0\0\0\0\0\0\0hello\0\0\0\0\0\0\0\0"; /* which ends the file */
+                   "\0") "e." KEYS "\5\0\0\0\0\0\0\0hello\0\0\0\0\0\0\0\0"; /* ends the file */
     CHECK_OK(open_legacy(&file, empty, sizeof empty - 1));
     assert_int_equal(file->doc->ntensors, 2);
     sheaf__torch_close(file);
@@ -511,7 +510,7 @@ TEST(test_open__legacy_files_with_large_pickles)
 
 /* ---- damage ---- */
 
-/* What opens must lie inside the file, whatever was damaged. */
+/* A file that opens has its tensors inside, whatever was damaged. */
 static bool survives(const char *bytes, size_t size)
 {
     sheaf_torch *file = NULL;

@@ -186,7 +186,7 @@ TEST(test_write__boxes)
     sheaf__pickle_free(doc);
 }
 
-/* What was claimed reads as zeros and must not pass for weights. */
+/* Claimed space reads as zeros and must not pass for weights. */
 TEST(test_finish__an_incomplete_tensor_is_refused)
 {
     static const struct {

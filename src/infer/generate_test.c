@@ -362,7 +362,7 @@ static sheaf_status *show(void *self, sheaf__model *model)
         list[0].of[0].height += refused[i].height;
         if (refused[i].gone)
             list[0].of[towers - 1].pixels = NULL;
-        how.load = refused[i].gone ? NULL : look_at_one; /* which could give it */
+        how.load = refused[i].gone ? NULL : look_at_one; /* could give it */
         sheaf_status *st = sheaf__generate(&out, model, &p, 1, &how);
         if (refused[i].says == NULL) {
             CHECK_OK(st);

@@ -447,7 +447,7 @@ TEST(test_dialogue__is_loaded_from_anywhere)
     free(here);
 }
 
-/* What no question showed is not part of what was said. */
+/* A picture without a question is no part of the conversation. */
 TEST(test_dialogue__pictures_that_wait_are_not_saved)
 {
     sheaf_config c;
@@ -538,7 +538,7 @@ TEST(test_dialogue__one_picture_is_refused_by_its_field)
     close_dialogue(&d, &w, &c);
 }
 
-/* Where pictures do not stand as the file says, it says so at once, and nothing changes. */
+/* A file with pictures in other places fails at once, and nothing changes. */
 TEST(test_dialogue__says_where_pictures_do_not_stand)
 {
     static const struct {

@@ -123,7 +123,7 @@ TEST(test_sampling__draws_come_as_often_as_their_probability)
         CHECK_NEAR("frequency", (double)count[i] / DRAWS, p[i] / sum, 4 * sqrt(0.25 / DRAWS));
 }
 
-/* What a token depends on: seed, sequence and step, and nothing else. */
+/* A token depends on seed, sequence and step, and on nothing else. */
 TEST(test_sampling__a_token_is_a_function_of_seed_sequence_and_step)
 {
     enum { VOCAB = 300 };

@@ -307,7 +307,7 @@ TEST(test_say__a_tokenizer_reads_marks_as_tokens)
     CHECK_OK(sheaf__tokenizer_encode(&ids, NULL, &n, t, want, sizeof want - 1, NULL));
     assert_true(said.count > n);
     assert_memory_equal(said.id, ids, (size_t)n * sizeof *ids);
-    assert_int_equal(said.id[n], '<' - 33); /* what a person wrote is text */
+    assert_int_equal(said.id[n], '<' - 33); /* a person's words are text */
     int64_t ends = 0;
     for (int64_t i = 0; i < said.count; i++)
         ends += said.id[i] == 98;

@@ -117,7 +117,7 @@ TEST(test_cut__refuses_what_is_not_sound)
     } most[] = { { INT64_MAX / SHEAF_MAX_SLICES, 1, 0, 1, INT64_MAX / SHEAF_MAX_SLICES },
                  { 2, INT64_MAX / 2, 0, 1, INT64_MAX - 1 },
                  { 1, 5, 1, INT64_MAX - 5, INT64_MAX } };
-    for (size_t i = 0; i < ARRAY_LEN(most); i++) { /* what just fits, and one more */
+    for (size_t i = 0; i < ARRAY_LEN(most); i++) { /* the most that fits, and one more */
         bad = good;
         bad.part[0] = (sheaf_part){ most[i].units, most[i].rows };
         bad.part[1] = (sheaf_part){ most[i].units1, most[i].rows1 };

@@ -128,7 +128,7 @@ static sheaf_status *on_rank(void *self, sheaf__model *model)
         sheaf__prompt p = a->prompt[i];
         p.look = p.pictures;
         if (i == PROMPTS - 1)
-            p.picture = a->picture + 1; /* which is not looked at */
+            p.picture = a->picture + 1; /* not read */
         st = sheaf__generate(&out[3][i], model, &p, 1, &how);
     }
     sheaf__rank_cache_release(&cache, model);

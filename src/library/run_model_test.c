@@ -98,7 +98,7 @@ TEST(test_contract__of_another_version_is_refused)
     CHECK_FAILS(evaluate(model, at(step)), SHEAF_E_UNSUPPORTED, says);
     CHECK_FAILS(open_late(at(step)), SHEAF_E_UNSUPPORTED, says);
     CHECK_FAILS(open_late(at("run")), SHEAF_E_UNSUPPORTED, says);
-    CHECK_OK(evaluate(model, at("run/adapter"))); /* which names no contract */
+    CHECK_OK(evaluate(model, at("run/adapter"))); /* names no contract */
     CHECK_FAILS(train("run", 2, true, NULL), SHEAF_E_UNSUPPORTED, says);
     change_manifest("run", "\"contract\": 2,", "\"contract\": 1,");
     CHECK_OK(evaluate(at("run"), NULL));

@@ -295,7 +295,7 @@ TEST(test_generate__says_the_same_on_any_number_of_ranks)
         sheaf_model *m = opened(at("whole"), NULL, tp, 64);
         ask(tp == 1 ? one : again, 8, m, 0);
         ask(tp == 1 ? drawn : other, 8, m, 5);
-        ask(again, 8, m, 0); /* what was asked before changes nothing */
+        ask(again, 8, m, 0); /* earlier requests change nothing */
         CHECK_BYTES("greedy", again, one, sizeof one);
         for (size_t i = 0; i < ARRAY_LEN(refused); i++) {
             sheaf_answer *answer;
@@ -677,7 +677,7 @@ TEST(test_plan__more_ranks_need_less_each)
     CHECK_FAILS(sheaf_model_plan(&one, &open, NULL), SHEAF_E_ARG, "a model, or a config");
 }
 
-/* What sheaf_model_open() refuses, and how many ranks it has, are the plan's too. */
+/* The plan refuses as sheaf_model_open() does, and has as many ranks. */
 TEST(test_plan__a_model_as_it_would_be_opened)
 {
     sheaf_model_open_options how, bad[7];

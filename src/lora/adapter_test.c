@@ -121,7 +121,7 @@ TEST(test_resolve__names_shapes_scale_and_cuts)
     sheaf_schema_free(schema);
 }
 
-/* What is targeted, and how many modules that is. */
+/* Targets, and the number of their modules. */
 static const struct {
     const char *targets, *exclude, *layers;
     int count;
@@ -313,7 +313,7 @@ static sheaf_schema *omnilmm(int width)
     return schema;
 }
 
-/* What is targeted and saved, and how many factors and tensors that is; or what is wrong. */
+/* Targets and saved modules, and the numbers of factors and tensors; or the error. */
 typedef struct vision_row {
     const char *targets, *saved;
     int modules, tensors;

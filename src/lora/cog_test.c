@@ -75,7 +75,7 @@ static const sheaf_lora_module *module_of(const sheaf_lora *lora, const char *pa
 #define VIT "mixins.eva.vit_model."
 #define TOWER "mixins.encoder.vit.model."
 
-/* What is targeted, and how many modules that is. */
+/* Targets, and the number of their modules. */
 static const struct {
     sheaf_family family;
     const char *targets, *exclude, *layers;
@@ -239,7 +239,7 @@ TEST(test_cog__fused_layers_have_factors_for_each_part)
                     kv->b_cut.part[1].rows_per_unit == 6);
         assert_true(dense->b_cut.nparts == 0 && dense->a_cut.nparts == 1 && dense->a_cut.axis == 1);
         assert_string_equal(qkv->a_name, "base_model.model." QKV ".lora_A.weight");
-        /* what a file says of it gives the same modules, with the same scale bit for bit */
+        /* a file gives the same modules, with the same scale bit for bit */
         CHECK_OK(sheaf_lora_resolve(&read, schema, &lora->options));
         for (int i = 0; i < lora->nmodules; i++) {
             const sheaf_lora_module *m = &lora->module[i];

@@ -212,7 +212,7 @@ TEST(test_delta__as_pytorch_by_processor_and_rank)
     }
 }
 
-/* What was measured is promised, and nothing else. */
+/* Measured cases are promised, and nothing else. */
 TEST(test_known__by_processor_rank_and_size)
 {
     static const struct {

@@ -90,7 +90,7 @@ static void same_names(const char *what, char *const *got, int n, const char *co
         fail_msg("%s: %s besides", what, got[i]);
 }
 
-/* What adapter_config.json says, read as another program's start would. */
+/* adapter_config.json, read as another program's start would. */
 static void check_read_back(const char *name, const sheaf_lora *lora, const sheaf_schema *schema)
 {
     char *text;
@@ -134,7 +134,7 @@ TEST(test_beside__what_is_saved_and_told)
     }
 }
 
-/* What --modules-to-save saves already stays once; the rest takes its place in the model's
+/* Tensors that --modules-to-save saves already stay once; the rest takes its place in the model's
  * order. */
 TEST(test_beside__joins_what_is_saved_already)
 {

@@ -44,13 +44,13 @@ typedef struct table {
     float cos[POSITIONS * HALF], sin[POSITIONS * HALF];
 } table;
 
-/* What a model of images, run in `dtype`, makes of the stored frequencies. */
+/* The stored frequencies in a model of images that runs in `dtype`. */
 static void fill(table *t, sheaf_dtype dtype, sheaf_dtype stored, const void *bytes)
 {
     frequencies from = { { .find = find, .read = read_rows },
                          { "mixins.rotary.rotary_emb.inv_freq", stored, 1, { HALF } },
                          bytes };
-    sheaf_schema schema = { .config = { .family = SHEAF_COGVLM, /* whose files hold them */
+    sheaf_schema schema = { .config = { .family = SHEAF_COGVLM, /* its files hold them */
                                         .rope = { .theta = 10000, .partial = 1 } } };
     sheaf__context context = { .ranks = 1, .slices = 1, .own = { 0, 1 }, .dtype = dtype };
     sheaf__model model = { .context = &context,
@@ -229,7 +229,7 @@ TEST(test_rope__lengths_move_what_is_planned)
     }
 }
 
-/* Who asks again gets the angles of that length. */
+/* The next call gets the angles of that length. */
 TEST(test_rope__a_failure_is_no_table)
 {
     float want[ROWS * PAIRS], got[ROWS * PAIRS];

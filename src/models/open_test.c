@@ -82,7 +82,7 @@ TEST(test_open__lora_of_sat_is_merged_for_running_and_refused_for_training)
     assert_true(seen > 0);
 }
 
-/* What train, eval, generate and chat open with --adapter. */
+/* As train, eval, generate and chat open it with --adapter. */
 TEST(test_open__a_pickled_adapter_is_the_same)
 {
     char adapter[900];

@@ -387,7 +387,7 @@ TEST(test_progress__json_has_rate_and_time_left)
     json_decref(last);
 }
 
-/* Where nothing is drawn, results between them make no lines more frequent. */
+/* Undrawn, results in between make no lines more frequent. */
 TEST(test_progress__lines_have_nothing_to_clear)
 {
     FILE *out = fopen(path, "wb");

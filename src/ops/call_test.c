@@ -77,7 +77,7 @@ static void run_rows(sheaf__device *device, arguments s, int missing)
 
 enum { NONE = -1 };
 
-/* Where in the array the operands begin; NONE: NULL. */
+/* Begins of the operands in the array; NONE: NULL. */
 static const struct {
     const char *name;
     int y, a, b;
@@ -160,7 +160,8 @@ static const sheaf__device_class counted_device = { .name = "counted",
                                                     .upload = counted_upload,
                                                     .download = counted_download };
 
-/* What overlaps is one copy; only what is written goes back; these are not the run's transfers. */
+/* Overlapping operands are one copy; only written ones go back; these are not the run's transfers.
+ */
 TEST(test_call__copies_are_as_few_as_can_be)
 {
     static const struct {

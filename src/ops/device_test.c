@@ -81,7 +81,7 @@ TEST(test_device__dry_and_cpu_agree)
     sheaf__device_close(NULL);
 }
 
-#define BEYOND ((size_t)64 << 20) /* what lies above the peak is looked at too */
+#define BEYOND ((size_t)64 << 20) /* memory above the peak is checked, too */
 
 static size_t resident_bytes(void *base, size_t bytes)
 {

@@ -136,7 +136,7 @@ static sheaf_status *train_rank(void *arg, const sheaf__grid *grid)
     return st;
 }
 
-/* What one sends is what the other receives, and all of it is somebody's. */
+/* Bytes sent are received, each by some rank. */
 static void compare_peers(const asked *a, int world, int64_t done)
 {
     for (int i = 0; i < 2; i++) {

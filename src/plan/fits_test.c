@@ -125,14 +125,14 @@ TEST(test_fits__what_is_left_is_enough_or_not)
         m.left = need - 1;
         CHECK_FAILS(with[i](&m), SHEAF_E_MEMORY, what[i]);
         CHECK_FAILS(with[i](&m), SHEAF_E_MEMORY, "this machine has available");
-        m.held = 1; /* what is held already need not be got */
+        m.held = 1; /* memory held already is not needed again */
         CHECK_OK(with[i](&m));
         m = (sheaf__memory){ .left = 5 << 20, .by_group = true };
         CHECK_FAILS(with[i](&m), SHEAF_E_MEMORY, "at most 5.00 MiB, what its control group leaves");
     }
 }
 
-/* What has 16 bits an element is not told to have them. */
+/* A model of 16 bits an element gets no advice to use them. */
 TEST(test_fits__what_is_so_already_is_no_advice)
 {
     const sheaf__memory m = { .left = 5 << 20 };
@@ -179,7 +179,7 @@ TEST(test_fits__force_makes_it_a_warning)
         warning, "this machine has available is 5.00 MiB; it starts all the same (`force`)"));
 }
 
-/* What a run may hold from its start is what was planned, unless it was begun by force. */
+/* A run holds its planned memory from the start, unless it was forced. */
 TEST(test_fits__tells_what_each_rank_takes)
 {
     const sheaf_train_options kept = t.o;
@@ -223,7 +223,7 @@ TEST(test_fits__room_on_the_disk)
     how.force = true;
     CHECK_OK(sheaf_fits_train(&job, &how));
     how = (sheaf_fits_options){ 0 };
-    CHECK_OK(sheaf_fits_train(&job, &how)); /* what is free here */
+    CHECK_OK(sheaf_fits_train(&job, &how)); /* the free memory here */
     t.o.out = kept;
 }
 

@@ -84,7 +84,7 @@ static void close_asked(asked *a)
     sheaf__opened_close(&a->opened);
 }
 
-/* What components hold is what the device counted, but for the gaps between trained tensors. */
+/* Components add up to the device's count, but for the gaps between trained tensors. */
 static void check_components(const char *name, const sheaf_plan_rank *rank)
 {
     size_t sum[SHEAF_MEM_KINDS] = { 0 };

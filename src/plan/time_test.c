@@ -160,7 +160,7 @@ TEST(test_time__prices_by_hand)
     CHECK_NEAR("waiting", t.waiting, 2 * 3 * 0.25 + 2 * 0.5, 0);
     CHECK_NEAR("beside", t.beside, 2 * 2 * 0.5, 0);
     CHECK_NEAR("step", t.step, t.kind[P] + t.kind[E] + t.update + t.waiting + t.beside, 0);
-    /* What was not measured again costs what forward does; another kind what products do. */
+    /* Recomputation that was not measured costs as forward; another kind as products. */
     work = (sheaf__work){ 0 };
     work.sum[E][AGAIN][0] = (sheaf__work_sum){ .runs = 1, .bytes = 32 };
     work.sum[A][BACK][1] = (sheaf__work_sum){ .runs = 1, .flops = 8000 };

@@ -118,7 +118,7 @@ TEST(test_facts__need_a_run)
                 "the folder of a run");
 }
 
-/* What a run says stays text. */
+/* A run's texts stay text. */
 TEST(test_page__holds_its_data_as_text)
 {
     static const char evil[] = "[\"</script><script>x</script><!--<img src=x>&amp;\"]";

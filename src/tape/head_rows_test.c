@@ -26,8 +26,8 @@ enum { DEVICES = 3 };
 static const sheaf__device_class *const devices[DEVICES] = { &sheaf__cpu, &checked_device,
                                                              &copied_device };
 
-/* Which rows have a label: a span across blocks of 256, all, none, one alone, the last one, spans
- * with blocks between them. */
+/* Rows with a label: a span across blocks of 256, all, none, one alone, the last one, spans with
+ * blocks between them. */
 enum { WAYS = 6 };
 static bool has_label(int way, int64_t row)
 {
@@ -250,7 +250,7 @@ TEST(test_wanted__any_number_of_rows)
     sheaf__device_close(c.device);
 }
 
-/* What known labels leave, or the most that labels or picked rows can. */
+/* Rows that known labels leave, or the most that labels or picked rows can. */
 TEST(test_wanted__a_plan_counts_what_is_known)
 {
     static const int32_t pick[] = { 0 };

@@ -20,7 +20,7 @@ typedef struct problem {
     bool stored;       /* or away */
 } problem;
 
-static problem *now; /* which a keeper's backward pass looks at */
+static problem *now; /* read by a keeper's backward pass */
 
 static void fill(problem *p, float size)
 {
@@ -169,7 +169,7 @@ TEST(test_int8__a_failure_leaves_nothing)
     assert_int_equal(p.left, 0);
 }
 
-/* What backward reads is x, in one form or the other. */
+/* Backward reads x, in one form or the other. */
 TEST(test_away__gradients_are_those_of_a_run_without)
 {
     static problem here, away;

@@ -224,7 +224,7 @@ TEST(test_embedding__with_factors_beside_it)
 
 enum { ALL = 701, IN = 3, OUT = 5 };
 
-/* Which rows take it: few, all, none of a block, an odd number, one. */
+/* Rows that take it: few, all, none of a block, an odd number, one. */
 static bool takes(int way, int row)
 {
     switch (way) {

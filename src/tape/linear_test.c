@@ -161,7 +161,7 @@ typedef struct setting {
     int trains;
     sheaf_dtype dtype;
     bool twice;
-    const int32_t *rows; /* whose gradient of x is read; NULL: all */
+    const int32_t *rows; /* rows whose gradient of x is read; NULL: all */
     int64_t nrows;
 } setting;
 

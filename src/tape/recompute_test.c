@@ -10,7 +10,7 @@ enum { ROWS = 9, COLS = 700, MANY = ROWS * COLS };
 typedef enum maker { SWIGLU, GEGLU, NORM, NORM_ONCE } maker;
 static const char *const names[] = { "swiglu", "geglu", "norm", "norm, rounded once" };
 
-/* What is made, as the reader finds it in its backward pass, and the gradients it leads to. */
+/* The remade value, as the reader finds it in its backward pass, and the resulting gradients. */
 typedef struct result {
     float made[MANY], found[MANY], grad[2][MANY], weight[COLS];
     bool kept; /* its memory was its own */

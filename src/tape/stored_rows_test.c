@@ -111,7 +111,7 @@ TEST(test_stored_rows__are_rounded_once)
                 problem p;
                 set_up_on(&p, devices[way / 3], all[s], all[d], way % 3 + 1);
                 CHECK_OK(sheaf__tape_run(p.tape));
-                assert_int_equal(p.files.reads, TOKENS); /* what tokens need, no more */
+                assert_int_equal(p.files.reads, TOKENS); /* those of tokens, no more */
                 for (int t = 0; t < TOKENS; t++)
                     for (int i = 0; i < WIDTH; i++) {
                         uint32_t stored, want;

@@ -22,7 +22,7 @@ typedef struct params {
     float by, plus;
 } params;
 
-static seen *fails; /* whose next backward pass does, */
+static seen *fails; /* its next backward pass does, */
 static bool twice;  /* and an operation of it too */
 static float worth; /* of gradients, times `by` */
 
@@ -279,8 +279,8 @@ TEST(test_run__two_failures_are_over_with_it)
     run_and_close(&m, false);
 }
 
-/* What stands between x -> y = 2 x + 5, which is cheap and remakes, and z = 3 y, which reads y
- * late, or beside them. */
+/* The ops between x -> y = 2 x + 5, which is cheap and remakes, and z = 3 y, which reads y late, or
+ * beside them. */
 typedef enum between {
     NOTHING,
     SCALE,       /* the first makes it too, and keeps it, as a norm does */

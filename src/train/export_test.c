@@ -141,7 +141,7 @@ TEST(test_export__fused_layers_and_tensors_of_any_shape)
     for (int i = 0; i < lora->nsaved; i++)
         if (strcmp(lora->saved[i]->name, base_only) != 0)
             check_values(adapter, lora->saved_name[i], lora->saved[i]->name, lora->saved[i]);
-    /* what was not trained is the base's, in float32 too */
+    /* untrained tensors are the base's, in float32 too */
     int64_t n;
     float *x = read_all(adapter, adapter->find(adapter, "base_model.model.mixins.eva.eoi"), &n);
     for (int64_t i = 0; i < n; i++) {

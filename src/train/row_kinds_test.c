@@ -18,7 +18,7 @@ static sheaf__row_kinds take_kinds(sheaf__context *context, int first, int end)
     return k;
 }
 
-/* What operations find there. */
+/* The rows that operations find there. */
 static void seen(int64_t to[MOST], const sheaf__context *context, const int64_t *at)
 {
     CHECK_OK(sheaf__download(context->device, to, at, MOST * 8));

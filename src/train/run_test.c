@@ -58,7 +58,7 @@ static int make_sources(void **state)
     return 0;
 }
 
-/* What a run told of its steps. */
+/* The events of a run's steps. */
 typedef struct told {
     double loss[MOST_STEPS], norm[MOST_STEPS];
     int n;
@@ -156,11 +156,11 @@ TEST(test_out__another_run_keeps_its_settings)
     close(lock);
     CHECK_OK(sheaf_train(&result, &o, "settings: none\n", "steps: 2\n", NULL));
     sheaf_train_result_release(&result);
-    CHECK_OK(sheaf_checkpoints_lock(&lock, o.out, NULL)); /* which the run has given back */
+    CHECK_OK(sheaf_checkpoints_lock(&lock, o.out, NULL)); /* the run has released it */
     close(lock);
 }
 
-/* What happens to OUT after the first of three steps. */
+/* A change of OUT after the first of three steps. */
 typedef struct mishap {
     const char *from, *to; /* to NULL: removed */
     char said[400];
@@ -637,7 +637,7 @@ TEST(test_fresh__factors_do_not_know_the_slices)
 }
 
 typedef struct holding {
-    size_t device; /* what it is to hold from the start */
+    size_t device; /* bytes to hold from the start */
     int64_t process;
 } holding;
 

@@ -88,7 +88,7 @@ TEST(test_split__is_chosen_by_the_seed_alone)
         assert_int_equal(row[0][i], frozen[i]);
 }
 
-/* What is held out are records, the same as without, and it is judged as it stands. */
+/* Held-out records are the same as without packing, and judged as they stand. */
 TEST(test_split__comes_before_packing)
 {
     sheaf_train_options o = options_of(.25, 7);

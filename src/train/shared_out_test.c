@@ -56,7 +56,7 @@ TEST(test_out__another_folder_is_noticed)
     assert_int_equal(entries(at("theirs")), 0);
 }
 
-/* What lies in a folder while the ranks look. */
+/* The content of a folder while the ranks look. */
 static void *spy(void *folder)
 {
     static char names[2][200];

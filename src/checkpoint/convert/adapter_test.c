@@ -355,7 +355,7 @@ TEST(test_adapter__becomes_factors_at_any_size)
     }
 }
 
-/* What the adapter holds whole stands in the place of the base's, in the base's dtype. */
+/* Whole tensors of the adapter take the place of the base's, in the base's dtype. */
 TEST(test_adapter__whole_tensors_replace_the_bases)
 {
     static const struct {

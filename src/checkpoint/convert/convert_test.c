@@ -13,8 +13,8 @@
 
 /* ---- numbers ---- */
 
-/* What the bits of a finite float16 or bfloat16 without sign mean; of the first infinite ones, what
- * would come next. */
+/* The value of a finite float16 or bfloat16's bits without sign; of the first infinite ones, the
+ * next number. */
 static double half_value(uint32_t h)
 {
     return h < 0x400 ? ldexp(h, -24) : ldexp(1024 + (h & 0x3ff), (int)(h >> 10) - 25);

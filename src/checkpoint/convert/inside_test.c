@@ -12,7 +12,7 @@
 
 enum { MOST = 128 };
 
-/* Where PEFT puts a tensor of the base or of the adapter. */
+/* PEFT's place for a tensor of the base or of the adapter. */
 typedef struct way {
     const char *name, *before; /* of all names */
     bool pickled;

@@ -285,7 +285,7 @@ static bool flag_in_config(const char *dir, bool *tied)
     return true;
 }
 
-/* What lies in the folder of one case. */
+/* Path in the folder of a case. */
 static const char *of_case(const char *name, const char *file)
 {
     return within(golden(within("omnilmm/lora", name)), file);
@@ -478,7 +478,7 @@ static int mixed_file(const char *name)
     return 1;
 }
 
-/* What --adapter-only writes is PEFT's file, tensor by tensor, and reads back as an adapter. */
+/* --adapter-only writes PEFT's file, tensor by tensor, and reads back as an adapter. */
 static int written_mix(const char *name, const char *how)
 {
     const char *both[] = { golden(within("omnilmm/lora", name)), of_case(name, "second") };

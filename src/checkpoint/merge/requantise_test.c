@@ -322,7 +322,7 @@ TEST(test_merge__quantised_again_is_the_merged_model_quantised)
     }
 }
 
-/* What no adapter changes keeps its bytes. */
+/* Tensors that no adapter changes keep their bytes. */
 TEST(test_merge__quantised_again_copies_the_rest)
 {
     sheaf_weights_merge_report report;

@@ -106,7 +106,7 @@ TEST(test_merge__any_shape_and_orientation)
         }
         free(want), free(got);
     }
-    for (size_t i = 6; i < ARRAY_LEN(base_things); i++) { /* what is only copied */
+    for (size_t i = 6; i < ARRAY_LEN(base_things); i++) { /* the copied ones */
         sheaf_source *x, *y;
         const thing *t = &base_things[i];
         CHECK_OK(open_stored(&x, at("base")));
@@ -444,7 +444,7 @@ static bool tie_of(const char *dir, int64_t *vocab)
 
 #define EMBED P "model.embed_tokens"
 #define HEAD P "lm_head"
-/* Which of the two uses differs from the base afterwards? */
+/* The use that differs from the base afterwards. */
 static const struct {
     const char *name, *config;
     thing things[4];

@@ -792,7 +792,7 @@ TEST(test_load__the_one_before_a_damaged_one)
         assert_null(strstr(once + 1, "step-00000003 is left aside"));
         assert_non_null(strstr(told, "slice_002.safetensors: 'master/rows': damaged"));
     }
-    /* which takes the place of no older one: they may be all there is */
+    /* takes the place of no older one: they may be all there is */
     CHECK_OK(tiny_load(&(tiny_run){ .out = folder, .ranks = 2, .keep = 1 }));
     for (int step = 1; step <= 3; step++)
         assert_true(exists(in_folder("step-%08d", step)));

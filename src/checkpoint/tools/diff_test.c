@@ -291,7 +291,7 @@ TEST(test_diff__moments_beside_a_model)
     assert_true(differ_by(&report, a, file));
     assert_string_equal(told, "0 exp_avg_sq.w 1/4 1 @3\n"
                               "3 w 0/0 0 @-1\n");
-    /* What is damaged is told, not taken for none. */
+    /* Damage is reported, not taken for absence. */
     assert_int_equal(truncate(file, 40), 0);
     CHECK_FAILS(sheaf_diff(&report, none, b, &heard), SHEAF_E_FORMAT, "optimizer.safetensors");
 }

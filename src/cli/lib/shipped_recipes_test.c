@@ -97,7 +97,7 @@ static const struct {
     { "qwen2-lora", 16 * 28 * INT64_C(90112), 0, 0 },
     { "qwen2-head", 0, 152064 * INT64_C(3584), 152064 * INT64_C(3584) },
     { "qwen2-full", 0, INT64_C(7615616512), INT64_C(7615616512) },
-    /* what modules_to_save copies is counted below */
+    /* copies for modules_to_save are counted below */
     { "minicpmv-lora", -1, 0, 0 },
     { "minicpmv-full", 0, INT64_C(3434000000), INT64_C(8695895280) },
     { "omnilmm-lora", 64 * 32 * INT64_C(26624), 0, 0 },

@@ -137,7 +137,7 @@ static void run(int *codes, what w, int victim)
     assert_true(sheaf__seconds() - begin < MOST_S);
 }
 
-/* What the others end with, and say; "%d" stands for the victim. */
+/* Exit codes and reports of the others; "%d" stands for the victim. */
 static void test_watch__what_ends_a_run(void **state)
 {
     static const struct {

@@ -99,7 +99,7 @@ TEST(test_optimizer__steps_are_whole_and_alike)
         const char *stale;
     } cases[] = { { { 0, 0 }, 0, NULL },
                   { { 0, 1 }, 0, "moments of step 1" },
-                  { { 2.5, 3 }, 3, NULL }, /* which no program writes: not taken for a step */
+                  { { 2.5, 3 }, 3, NULL }, /* no program writes it: not taken for a step */
                   { { 3, 2.5 }, 3, NULL },
                   { { 1e15, 3 }, 3, NULL } };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {

@@ -979,8 +979,7 @@ TEST(test_made__a_number_for_a_tag_does_not_make_it_sat)
         { false, "model.norm.weight", NULL, false },
         { true, "model.norm.weight", NULL, true },
         { false, "mixins.lm.lm_head.weight", NULL, true },
-        { false, "model.norm.weight", "model_config.json",
-          true }, /* which DeepSpeed does not write */
+        { false, "model.norm.weight", "model_config.json", true }, /* DeepSpeed does not write it */
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         char save[400], path[700];

@@ -84,7 +84,7 @@ static void spec(sheaf_text *to, int copies, int ways, const char *outer, const 
     sheaf__text_add(to, "tub");
 }
 
-/* What a test does to one file. */
+/* A test's change of one file. */
 typedef struct how {
     int copies, ways;
     const char *placement;

@@ -234,7 +234,7 @@ TEST(test_hf__parts_of_ranks_are_not_taken_for_whole_tensors)
         CHECK_OK(sheaf__safetensors_write(w, 0, 0, data, sizeof data));
         CHECK_OK(sheaf__safetensors_finish(w));
         sheaf_catalog *c = read_at(in(dir, file), NULL);
-        if (rank == 1) /* which a save of one rank also looks like */
+        if (rank == 1) /* a save of one rank looks like it, too */
             CHECK_FINDING(c, SHEAF_WARNING, "inferred", "rank 0's parts");
         else
             CHECK_FINDING(c, SHEAF_DEFECT, "unsupported", "one rank's parts");
@@ -416,7 +416,7 @@ TEST(test_hf__words_that_are_none_stay)
     }
 }
 
-/* What the config says must still be true. */
+/* The config must still be true. */
 TEST(test_hf__tensors_of_images_under_a_config_without)
 {
     static const struct {

@@ -122,7 +122,7 @@ TEST(test_open__colossalai_folders)
     "{\"model_type\":\"llama\",\"vocab_size\":511,\"hidden_size\":8,\"intermediate_size\":12,\"num_hidden_layers\":1," \
     "\"num_attention_heads\":4,\"num_key_value_heads\":2"
 
-/* What to change in a small model before it is written. */
+/* A change of a small model before it is written. */
 typedef struct change {
     const char *config; /* more keys, beginning with a comma */
     const char *name;   /* a tensor to change: */

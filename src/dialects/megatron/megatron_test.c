@@ -315,7 +315,7 @@ TEST(test_made__more_ranks_than_key_value_heads)
     made_free(m);
 }
 
-/* What no shape shows: it must be in the config that is made. */
+/* Settings that no shape shows must be in the written config. */
 TEST(test_made__args_that_no_shape_shows)
 {
     made_model *m = made_llama(37, 12, 24, 1, 6, 2, 4, true);
@@ -422,7 +422,7 @@ TEST(test_made__a_vocabulary_must_fit_its_padding)
     CHECK_FINDING(c, SHEAF_WARNING, "padded", "rows 37..511 are left out as padding");
     sheaf__catalog_free(c);
 
-    h.padded = 40; /* whose number may not count the end of a document */
+    h.padded = 40; /* its number may not count the end of a document */
     h.strange = "tokenizer_type";
     h.text = "NullTokenizer";
     h.number = 0;
@@ -499,7 +499,7 @@ static void put_bytes(const char *path, const char *bytes, size_t size)
     assert_int_equal(fclose(to), 0);
 }
 
-/* Where no config does, a tokenizer beside the save tells the vocabulary. */
+/* Without a config, a tokenizer beside the save tells the vocabulary. */
 TEST(test_made__a_tokenizer_tells_padding_from_rows)
 {
     static const char model[] =

@@ -12,7 +12,7 @@
 
 typedef struct lora {
     int64_t rank;
-    bool drift;   /* what should be copies differs by rank */
+    bool drift;   /* copies differ by rank */
     bool by_hand; /* weights 1, B 1, A (2^-7, 2^-17) */
     int lacks;    /* part lacks - 1 is without the first factors of its layers; 0 = none */
 } lora;

@@ -1056,7 +1056,7 @@ TEST(test_read__keeps_or_refuses_tensors_it_does_not_know)
     made_release(&m);
 }
 
-/* What a reading comes to, in one number. */
+/* The outcome of a reading, in one number. */
 static int64_t outcome(const sheaf_catalog *c)
 {
     int64_t pieces = 0;

@@ -372,7 +372,8 @@ TEST(test_write__is_all_or_nothing)
         else
             assert_non_null(st);
         sheaf_status_free(st);
-        if (entries(scratch.dir) != before) { /* what cannot be removed is known by its name */
+        if (entries(scratch.dir) !=
+            before) { /* files that cannot be removed are known by their names */
             char **names = NULL;
             int64_t count = 0;
             CHECK_OK(sheaf__list_dir(&names, &count, scratch.dir));

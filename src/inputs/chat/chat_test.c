@@ -175,7 +175,7 @@ TEST(test_chat__the_list_of_names_is_that_of_the_table)
     check_status(sheaf__chat_template_find(&t, "lama3"), SHEAF_E_ARG, "llama3, llama3.1", "lama3");
 }
 
-/* What is learnt is [..], what is text (..). */
+/* Labels are in [..], text in (..). */
 static void mark(sheaf_text *out, const sheaf__rendered *r)
 {
     for (size_t at = 0; at <= r->size; at++) {
@@ -667,7 +667,7 @@ TEST(test_stored__what_cannot_be_run_is_named_with_its_line)
     }
 }
 
-/* What a program raises is said of the records that it raises for, never of all. */
+/* An error of the template is reported for the records that raise it, never for all. */
 TEST(test_stored__a_program_that_wants_tools_gets_them)
 {
     static const char program[] =
@@ -787,14 +787,14 @@ TEST(test_stored__answers_end_where_others_speak)
           "}}{% elif m.role != 'tool' %}" ROLE "{{ m.content }};{% endif %}{% endfor %}" ASK,
           "[u, " CALLS_F ", {'role': 'tool', 'content': 'T'}, a]",
           "<user>(Q);<assistant>[(f)!](T)(f)<assistant>[(A);]" },
-        /* what was asked and answered before, with each question */
+        /* the conversation so far, with each question */
         { "{% for m in messages %}" ROLE "{{ m.content }}{% if m.role == 'user' %}{% for n in "
           "messages[:loop.index0] %}{{ n.content }}{% endfor %}{% endif %};{% endfor %}" ASK,
           "[u, a, u, a]", "<user>(Q);<assistant>[(A);]<user>(Q)(Q)(A);<assistant>[(A);]" },
         { "{% for m in messages %}" ROLE "{{ m.content }}{% if m.role == 'user' and not loop.first "
           "%}{{ messages[0].content }}{% endif %};{% endfor %}" ASK,
           "[u, a, u, a]", "<user>(Q);<assistant>[(A);]<user>(Q)(Q);<assistant>[(A);]" },
-        /* what follows an answer is no lead of another */
+        /* text behind an answer is no lead of another */
         { "{% for m in messages %}{{ '<%s>' | replace('%s', m.role) }}{{ m.content|lower }};"
           "{% endfor %}{% if add_generation_prompt and messages[-1].role == 'user' %}<assistant>"
           "{% endif %}",

@@ -134,7 +134,7 @@ TEST(test_pieces__words_with_bars_are_those_of_the_whole_text)
             check_form(forms[f], merges[m], "true");
 }
 
-/* What does not become its bytes: unknown characters side by side are one. */
+/* Characters that do not become their bytes: unknown ones side by side are one. */
 TEST(test_pieces__unknown_characters_are_not_parted)
 {
     for (size_t f = 0; f < ARRAY_LEN(forms); f++)

@@ -81,7 +81,7 @@ static uint64_t fold_ids(uint64_t hash, const int32_t *ids, int64_t count)
     return fold(hash, (uint64_t)count);
 }
 
-/* What each id stands for lies in the text. */
+/* Each id's range lies in the text. */
 static void check_where(const sheaf__text_range *where, int64_t count, size_t size)
 {
     for (int64_t i = 0; i < count; i++)

@@ -61,7 +61,7 @@ static sheaf__tokenizer *made(const char *decoder)
     return t;
 }
 
-/* What is not certain yet is shown ahead: behind `at` bytes, all of the ids so far. */
+/* Uncertain text is shown ahead: behind `at` bytes, all of the ids so far. */
 static void check_rest(sheaf__token_stream *s, const sheaf__tokenizer *t, const int32_t *ids,
                        int64_t count, const char *whole, size_t at)
 {

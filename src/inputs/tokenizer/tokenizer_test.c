@@ -209,7 +209,7 @@ TEST(test_tokenizer__special_tokens_in_plain_ranges_are_text)
     sheaf__tokenizer *t = open_recorded("added");
     const int32_t start = sheaf__tokenizer_find(t, "<|im_start|>"),
                   end = sheaf__tokenizer_find(t, "<|im_end|>");
-    const sheaf__text_range content[] = { { 12, 24 } }; /* what a person wrote: a<|im_end|>b */
+    const sheaf__text_range content[] = { { 12, 24 } }; /* a person's words: a<|im_end|>b */
     const sheaf__text_range touching[] = { { 0, 1 }, { 33, 34 } };
     sheaf__encode_options o = { .plain_range = content, .plain_ranges = 1 };
     int32_t *ids;

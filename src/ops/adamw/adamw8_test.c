@@ -99,7 +99,7 @@ TEST(test_adamw8__first_step_worked_by_hand)
     CHECK_NEAR("v of 0", map[1].value[s.v[2]], 0, 3e-5);
 }
 
-/* What is not finite shows in its block's absmax, which is looked at before a save. */
+/* A number that is not finite shows in its block's absmax, which is read before a save. */
 TEST(test_adamw8__what_is_not_finite_shows_in_absmax)
 {
     static const float bad[] = { NAN, INFINITY };

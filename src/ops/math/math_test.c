@@ -19,7 +19,7 @@ static const struct {
     const char *name;
     float (*ours)(float);
     double (*wanted)(double);
-    double limit; /* what all 2^32 floats gave, rounded up */
+    double limit; /* the largest error over all 2^32 floats, rounded up */
 } functions[] = {
     { "exp", sheaf__exp, exp_flushed, 1.01 },
     { "log", sheaf__log, log_flushed, 0.83 },

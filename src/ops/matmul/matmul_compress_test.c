@@ -97,7 +97,7 @@ TEST(test_compress__nothing_is_lost)
     }
 }
 
-/* Where halves of two steps and more lie in 12 bits each, with what is said of boxes. */
+/* Layout: halves of two steps and more in 12 bits each, with headers of boxes. */
 TEST(test_compress__takes_three_quarters)
 {
     twins t = make_twins(640, 2048, NORMAL);

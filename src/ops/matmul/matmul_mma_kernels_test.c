@@ -162,7 +162,7 @@ TEST(test_mma_kernels__all_sizes)
             check(types[(i + j) % 2], (i + j) % 3 ? NORMAL : SPECIALS, sizes[i], sizes[j], &k, 1);
 }
 
-/* What vectors compute is most of a product of ordinary numbers; here many more products. */
+/* Vectors compute most of a product of ordinary numbers; here many more products. */
 TEST(test_mma_kernels__a_million_sums)
 {
     const int64_t k = 64, m = getenv("SHEAF_SANITIZED") != NULL ? 20 : 200;

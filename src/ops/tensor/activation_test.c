@@ -6,7 +6,7 @@
 
 static const int64_t counts[] = { 0, 1, 17, 33, 300, (1 << 14) + 1, 40001 };
 
-/* What may coincide, in every second case. */
+/* Operands that may coincide do, in every second case. */
 static void check_swiglu(sheaf_dtype dtype)
 {
     for (size_t i = 0; i < 8 * ARRAY_LEN(counts); i++) {

@@ -10,7 +10,7 @@ enum { PIECES = 3, FIRST = 20, END = 63, VOCAB = 90, SKIPPED = 41 };
 static const int64_t begin[] = { FIRST, 37, 37, END };
 static const int64_t widths[] = { 1, 17, 300 };
 
-/* What is at [piece], [piece rows, cols]. */
+/* Pieces: [piece], [piece rows, cols]. */
 static sheaf__pieces take_pieces(int64_t cols, sheaf_dtype dtype)
 {
     sheaf__pieces p = { .count = PIECES };
@@ -43,7 +43,7 @@ static sheaf__tokens tokens_there(sheaf__tokens t)
     return t;
 }
 
-/* Where token i's row is; -1: not here. */
+/* The piece of token i's row; -1: not here. */
 static int piece_of(sheaf__tokens t, int64_t i, int64_t *inside)
 {
     for (int p = 0; p < PIECES; p++) {

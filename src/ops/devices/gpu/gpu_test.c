@@ -74,7 +74,7 @@ static void test_cuda__an_exchange_gives_the_one_nan(void **state)
                                     .operand = (const float *const *)at,
                                     .step = &(sheaf__combining_step){ SHEAF__COMBINED, 0, 1 },
                                     .end = 5 };
-    CHECK_OK(device->class->peers->mover.lend(device->reserved)); /* what was uploaded */
+    CHECK_OK(device->class->peers->mover.lend(device->reserved)); /* the uploaded bytes */
     CHECK_OK(device->class->peers->mover.combine(device->reserved, &what));
     CHECK_OK(device->class->peers->mover.wait(device->reserved));
     CHECK_OK(sheaf__download(device, sum, at[0], sizeof sum));
@@ -299,7 +299,7 @@ static void test_cuda__memory_of_peers_is_asked_before_it_is_used(void **state)
     CHECK_FAILS(sheaf__device_for(&device, "cuda", 0, 2, 1, NULL), SHEAF_E_UNSUPPORTED,
                 "the memory of another GPU | the numbers that were written there | of 16384, 0 "
                 "written, 0 read and 16384 copied are others | SHEAF_PEERS=off");
-    CHECK_OK(sheaf__device_for(&device, "cuda", 0, 1, 1, NULL)); /* which has no peers */
+    CHECK_OK(sheaf__device_for(&device, "cuda", 0, 1, 1, NULL)); /* it has no peers */
     sheaf__device_close(device);
     setenv("SHEAF_PEERS", "off", 1);
     CHECK_OK(sheaf__device_for(&device, "cuda", 0, 2, 1, NULL));
@@ -445,8 +445,8 @@ static void may_fail(int ranks)
                 strstr(sheaf_status_expected(st), "CUDA_ERROR_UNKNOWN") == NULL)
                 fail_msg("call %d: %s: %s", n, sheaf_status_where(st), sheaf_status_found(st));
         }
-        opened = st == NULL && n > 40 * ranks;   /* what is not needed may fail */
-        const bool kept = st == NULL && !opened; /* what a mate gives back, too */
+        opened = st == NULL && n > 40 * ranks;   /* calls that are not needed may fail */
+        const bool kept = st == NULL && !opened; /* a mate's, too */
         sheaf_status_free(st);
         sheaf__device_close(device);
         if (kept)
@@ -474,7 +474,7 @@ static void test_cuda__a_wrong_image_and_a_missing_kernel(void **state)
     sheaf__device_close(device);
 }
 
-/* What is kept of a kernel is not where its launch had the name. */
+/* A kernel is not cached under its launch's text. */
 static void test_cuda__a_name_may_end_with_its_launch(void **state)
 {
     char name[] = "zero_f32";

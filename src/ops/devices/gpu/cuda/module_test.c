@@ -25,7 +25,7 @@ static int count_of(const char *kind, const char *file)
     return n;
 }
 
-/* What hopper.h offers is of this kind alone. */
+/* hopper.h is for this kind alone. */
 static bool has_hopper(const char *kind)
 {
     return strcmp(kind, "sm_90a") == 0;
