@@ -181,10 +181,11 @@ typedef struct sheaf_weights_convert_options {
     int threads;
     const sheaf_events *events;
     sheaf_control *control;
-    sheaf_quantize quantize; /* hf: linear layers in 4 or 8 bits, as bitsandbytes stores them; gguf:
-                                Q8_0, Q4_K_M, Q5_K_M or Q6_K */
+    sheaf_quantize quantize; /* hf: linear layers in 4 or 8 bits, as bitsandbytes, GPTQ or AWQ
+                                stores them; gguf: Q8_0, Q4_K_M, Q5_K_M or Q6_K */
     bool dequantize;         /* quantised weights of src as plain ones; else hf keeps them */
     bool modelfile;          /* gguf: Ollama's Modelfile in the folder of dst too */
+    int64_t group_size;      /* GPTQ, AWQ: columns that share a scale, 32, 64 or 128; 0: 128 */
 } sheaf_weights_convert_options;
 
 typedef struct sheaf_weights_convert_report {

@@ -67,6 +67,9 @@ typedef enum sheaf_quantize {
     SHEAF_QUANTIZE_NF4,
     SHEAF_QUANTIZE_NF4_DOUBLE,
     SHEAF_QUANTIZE_INT8,
+    SHEAF_QUANTIZE_GPTQ_4, /* of files alone: sheaf_weights_convert() to "hf" */
+    SHEAF_QUANTIZE_GPTQ_8,
+    SHEAF_QUANTIZE_AWQ_4,
     SHEAF_QUANTIZE_Q8_0, /* ggml's, of files alone: sheaf_weights_convert() to "gguf" */
     SHEAF_QUANTIZE_Q4_K_M,
     SHEAF_QUANTIZE_Q5_K_M,

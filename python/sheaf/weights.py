@@ -16,6 +16,7 @@ from .keywords import strict
 
 OnEvent = Optional[Callable[[Event], None]]
 QUANTIZE = ("nf4", "nf4-double", "int8")
+PACKED = ("gptq", "gptq-8", "awq")  # of files in hf alone
 BLOCKS = ("q8_0", "q4_k_m", "q5_k_m", "q6_k")  # of files in GGUF alone
 KINDS = ("model", "adapter", "checkpoint", "run", "file")
 SEVERITIES = ("note", "warning", "defect")
@@ -252,6 +253,7 @@ def convert(
     quantize: Optional[str] = None,
     dequantize: bool = False,
     modelfile: bool = False,
+    group_size: int = 0,
     threads: int = 0,
     on_event: OnEvent = None,
 ) -> Converted:
@@ -275,9 +277,10 @@ def convert(
     shard_bytes: to "hf": of a file at most; 0: 50 GB
     optimizer: to "hf" and "sheaf": the optimizer's moments too
     drop_unread: leave out tensors of a kind that is not read
-    quantize: "nf4", "nf4-double" or "int8"; to "gguf" "q8_0", "q6_k", "q5_k_m" or "q4_k_m"
+    quantize: "nf4", "nf4-double", "int8", "gptq", "gptq-8" or "awq"; to "gguf" "q8_0", "q6_k", "q5_k_m" or "q4_k_m"
     dequantize: write plain weights
     modelfile: write Ollama's Modelfile beside a GGUF file
+    group_size: of "gptq", "gptq-8" and "awq": columns that share a scale, 32, 64 or 128; 0: 128
     threads: threads; 0: every core
     on_event: called with each Event; default: notes and warnings go to the logger "sheaf"
     """
@@ -304,9 +307,10 @@ def convert(
         threads=threads,
         events=call.events,
         control=call.control,
-        quantize=chosen("quantize", quantize, QUANTIZE + BLOCKS),
+        quantize=chosen("quantize", quantize, QUANTIZE + PACKED + BLOCKS),
         dequantize=dequantize,
         modelfile=modelfile,
+        group_size=group_size,
         **{"from": encoded(dialect)},
     )
     call.run(lambda: lib.sheaf_weights_convert(ctypes.byref(report), ctypes.byref(how)))

@@ -122,13 +122,12 @@ static inline __attribute__((always_inline)) void spread(uint8_t *dst, const uin
                                                          const sheaf__plane *p, const int word,
                                                          const int per)
 {
-    int shift[8];
-    for (int j = 0; j < per; j++)
-        shift[j] = p->shift[j];
+    const sheaf__plane plane = *p;
+    const uint32_t mask = word * 8 / per == 8 ? 255 : 15;
     for (int64_t i = 0; i < n; i++, words += apart * word, dst += per) {
         const uint32_t w = word == 4 ? word_at(words, 0) : *words;
         for (int j = 0; j < per; j++)
-            dst[j] = w >> shift[j] & 15;
+            dst[j] = (uint8_t)((w >> plane.shift[j] & mask) ^ plane.flip);
     }
 }
 
@@ -137,6 +136,8 @@ static void spread_words(uint8_t *dst, const uint8_t *words, int64_t apart, int6
 {
     if (p->per == 8)
         spread(dst, words, apart, n, p, 4, 8);
+    else if (p->per == 4)
+        spread(dst, words, apart, n, p, 4, 4);
     else
         spread(dst, words, apart, n, p, 1, 2);
 }
@@ -418,7 +419,8 @@ sheaf_status *sheaf__coded_read(const sheaf_catalog *c, const sheaf_logical *t, 
     r.buffer = malloc(SHEAF__CODED_ROOM);
     st = r.buffer != NULL ? read_all(&r, to) : sheaf__no_memory(t->entry.name);
     free(r.buffer);
-    for (int64_t i = 0; st == NULL && q->form.codes == SHEAF__INT8 && !to->stored && i < rows; i++)
+    for (int64_t i = 0; st == NULL && sheaf__quant_of_rows(&q->form) && !to->stored && i < rows;
+         i++)
         to->scales[i] = sheaf__int8_scale(to->scales[i]);
     return sheaf_in(st, "tensor '%s'", t->entry.name);
 }

@@ -26,6 +26,8 @@ static int code_at(const sheaf__coded *q, int64_t r, int64_t c)
     int place = 0;
     if (q->packing->by == SHEAF__GPTQ_4)
         return file.word[c / 8 * q->out + r] >> 4 * (c % 8) & 15;
+    if (q->packing->by == SHEAF__GPTQ_8)
+        return (file.word[c / 4 * q->out + r] >> 8 * (c % 4) & 255) ^ 128;
     if (q->packing->by == SHEAF__COMPRESSED_TENSORS_4)
         return file.word[r * (q->in / 8) + c / 8] >> 4 * (c % 8) & 15;
     if (q->packing->by == SHEAF__MXFP4)
@@ -51,6 +53,20 @@ static void check_box(const sheaf_catalog *c, const sheaf_logical *t, int64_t ro
     assert_true(rows * cols == MOST || codes[rows * cols] == 255);
 }
 
+/* The codes of all of a matrix, which were read, are put back to the words that they were in. */
+static void check_words(const sheaf__coded *q)
+{
+    const sheaf__plane *p = &q->packing->plane[SHEAF__CODES_PART];
+    const int64_t size = (q->out * q->in + p->per - 1) / p->per * p->word;
+    if (q->in % p->per != 0 || (p->down && q->out % p->per != 0))
+        return;
+    uint8_t *words = calloc(1, (size_t)size);
+    for (int64_t r = q->out - 1; r >= 0; r--)
+        sheaf__plane_put(words, p, q->out, q->in, r, 0, codes + r * q->in, q->in);
+    CHECK_BYTES("words", words, (const uint8_t *)file.word, (size_t)size);
+    free(words);
+}
+
 TEST(test_coded__boxes_have_the_codes_that_lie_there)
 {
     static const struct {
@@ -62,6 +78,7 @@ TEST(test_coded__boxes_have_the_codes_that_lie_there)
         { SHEAF__AWQ_4, TALL, 40 },
         { SHEAF__GPTQ_4, 3000, 200 },
         { SHEAF__GPTQ_4, 136, 1000 },
+        { SHEAF__GPTQ_8, 3000, 100 },
         { SHEAF__COMPRESSED_TENSORS_4, 3200, 200 },
         { SHEAF__COMPRESSED_TENSORS_4, 40, 24 },
         { SHEAF__COMPRESSED_TENSORS_4, 3, 140000 },
@@ -82,7 +99,7 @@ TEST(test_coded__boxes_have_the_codes_that_lie_there)
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         const int64_t out = cases[k].out, in = cases[k].in;
         sheaf__coded q = { .form = { .codes = SHEAF__INT4, .dtype = SHEAF_F16 },
-                           .packing = sheaf__packing_of(cases[k].by),
+                           .packing = sheaf__packing_of(cases[k].by, SHEAF__CODES),
                            .out = out,
                            .in = in };
         sheaf_logical t = { .entry = { "a", SHEAF_F16, 2, { out, in } }, .coded = &q };
@@ -91,6 +108,7 @@ TEST(test_coded__boxes_have_the_codes_that_lie_there)
                                          .npieces = 1,
                                          .piece = &piece[i] };
         check_box(c, &t, 0, out, 0, in);
+        check_words(&q);
         for (int i = 0; i < 30; i++) {
             const int64_t row0 = below(out), col0 = below(in);
             check_box(c, &t, row0, 1 + below(out - row0), col0, 1 + below(in - col0));

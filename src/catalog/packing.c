@@ -7,8 +7,10 @@
 #define TYPE(x) (UINT64_C(1) << SHEAF_##x)
 #define FLOATS (TYPE(F32) | TYPE(F16) | TYPE(BF16))
 
-/* Eight codes in a word of 32 bits, the first one lowest; AWQ's in the order 0 2 4 6 1 3 5 7. */
+/* Eight codes in a word of 32 bits, or four, the first one lowest; AWQ's in the order 0 2 4 6 1 3
+ * 5 7. */
 #define EIGHT .word = 4, .per = 8, .shift = { 0, 4, 8, 12, 16, 20, 24, 28 }
+#define FOUR .word = 4, .per = 4, .shift = { 0, 8, 16, 24 }
 #define AWQ_EIGHT .word = 4, .per = 8, .shift = { 0, 16, 4, 20, 8, 24, 12, 28 }
 /* Two in a byte, the first one in its high half, or in its low one. */
 #define HIGH_FIRST .word = 1, .per = 2, .shift = { 4, 0 }
@@ -54,6 +56,17 @@ const sheaf__packing sheaf__packings[] = {
       .plane = { { .turned = true, EIGHT },
                  { .turned = true },
                  { .turned = true, .down = true, EIGHT } } },
+    /* 0 to 255, and all zeros are 128: two's complement with its highest bit flipped. */
+    { .by = SHEAF__GPTQ_8,
+      .codes = SHEAF__INT8,
+      .suffix = { ".qweight", ".scales", ".qzeros", NULL, ".g_idx" },
+      .optional = PART(INDEX_PART),
+      .sign = SHEAF__CODES_PART,
+      .code_types = TYPE(I32),
+      .scale_types = FLOATS,
+      .plane = { { .turned = true, .flip = 0x80, FOUR },
+                 { .turned = true },
+                 { .turned = true, .down = true, FOUR } } },
     { .by = SHEAF__AWQ_4,
       .codes = SHEAF__INT4,
       .suffix = { ".qweight", ".scales", ".qzeros" },
@@ -91,10 +104,45 @@ const sheaf__packing sheaf__packings[] = {
 };
 const int sheaf__packings_count = sizeof sheaf__packings / sizeof *sheaf__packings;
 
-const sheaf__packing *sheaf__packing_of(sheaf__quantizer by)
+const sheaf__packing *sheaf__packing_of(sheaf__quantizer by, sheaf__codes codes)
 {
     for (int i = 0; i < sheaf__packings_count; i++)
-        if (sheaf__packings[i].by == by)
+        if (sheaf__packings[i].by == by &&
+            (codes == SHEAF__CODES || sheaf__packings[i].codes == codes))
             return &sheaf__packings[i];
     return NULL;
+}
+
+/* Codes of n words, `apart` words from each other. */
+static inline __attribute__((always_inline)) void join(uint8_t *words, int64_t apart, int64_t n,
+                                                       const uint8_t *codes, const sheaf__plane *p,
+                                                       const int word, const int per)
+{
+    const sheaf__plane plane = *p;
+    for (int64_t i = 0; i < n; i++, words += apart * word, codes += per) {
+        uint32_t w = 0;
+        for (int j = 0; j < per; j++)
+            w |= (uint32_t)(codes[j] ^ plane.flip) << plane.shift[j];
+        for (int b = 0; b < word; b++)
+            words[b] = (uint8_t)(w >> 8 * b);
+    }
+}
+
+void sheaf__plane_put(uint8_t *words, const sheaf__plane *p, int64_t rows, int64_t cols,
+                      int64_t row, int64_t col, const uint8_t *codes, int64_t n)
+{
+    int64_t shape[2];
+    sheaf__plane_shape(shape, p, rows, cols);
+    const int64_t apart = p->turned ? shape[1] : 1, line = p->down ? row / p->per : row;
+    uint8_t *at = words + p->word * ((p->turned ? line : line * shape[1]) +
+                                     apart * (p->down ? col : col / p->per));
+    const int shift = p->shift[row % p->per];
+    if (!p->down && p->per == 8)
+        join(at, apart, n / 8, codes, p, 4, 8);
+    else if (!p->down && p->per == 4)
+        join(at, apart, n / 4, codes, p, 4, 4);
+    else if (!p->down)
+        join(at, apart, n / 2, codes, p, 1, 2);
+    for (int64_t i = 0; p->down && i < n; i++)
+        at[i * apart * p->word + shift / 8] |= (uint8_t)((codes[i] ^ p->flip) << shift % 8);
 }

@@ -25,6 +25,7 @@ typedef struct sheaf__plane {
     bool down;         /* a word has neighbours of a column */
     uint8_t word, per; /* bytes of a word, its elements; 0: one float */
     uint8_t shift[8];  /* by how many bits each element of a word is shifted */
+    uint8_t flip;      /* bits of a code that files have the other way */
 } sheaf__plane;
 
 typedef struct sheaf__packing {
@@ -43,8 +44,15 @@ typedef struct sheaf__packing {
 /* sheaf__packings - all of them. */
 extern const sheaf__packing sheaf__packings[];
 extern const int sheaf__packings_count;
-/* sheaf__packing_of - the first one of a quantizer; NULL: it has none. */
-const sheaf__packing *sheaf__packing_of(sheaf__quantizer by);
+/* sheaf__packing_of - the first one of a quantizer with such codes (SHEAF__CODES: with any); NULL:
+ * it has none. */
+const sheaf__packing *sheaf__packing_of(sheaf__quantizer by, sheaf__codes codes);
+
+/* sheaf__plane_put - n codes, neighbours of a row from (row, col) on, into the words of a matrix
+ * [rows, cols]. Words along rows are written: col and n are multiples of `per`. Of words along
+ * columns a part is set, which must be 0; not at once from several threads. */
+void sheaf__plane_put(uint8_t *words, const sheaf__plane *plane, int64_t rows, int64_t cols,
+                      int64_t row, int64_t col, const uint8_t *codes, int64_t n);
 
 /* sheaf__plane_shape - of the tensor that has a matrix [rows, cols]. sheaf__plane_size - the matrix
  * that a tensor has whose words are full. */

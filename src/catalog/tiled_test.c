@@ -78,7 +78,7 @@ static sheaf_source *tiled(const shape *is)
     CHECK_OK(sheaf__catalog_tensor(&t, catalog, "a", is->dtype, 2, size));
     t->coded = calloc(1, sizeof *t->coded);
     assert_non_null(t->coded);
-    t->coded->packing = sheaf__packing_of(is->by);
+    t->coded->packing = sheaf__packing_of(is->by, SHEAF__CODES);
     t->coded->out = is->out;
     t->coded->in = is->in;
     CHECK_OK(sheaf__tiled(&source, catalog));

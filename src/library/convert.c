@@ -186,6 +186,11 @@ static sheaf_status *check(const sheaf_weights_convert_options *o)
     TRY(st, sheaf__check_count(what, "step", o->step, INT64_MAX));
     TRY(st, sheaf__check_count(what, "shard_bytes", o->shard_bytes, INT64_MAX));
     TRY(st, sheaf__check_count(what, "quantize", o->quantize, SHEAF_QUANTIZE_Q6_K));
+    const bool groups = o->quantize >= SHEAF_QUANTIZE_GPTQ_4 && o->quantize <= SHEAF_QUANTIZE_AWQ_4;
+    if (st == NULL && o->group_size != 0 &&
+        (!groups || (o->group_size != 32 && o->group_size != 64 && o->group_size != 128)))
+        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`group-size`"),
+                            "32, 64 or 128, with `quantize gptq`, gptq-8 or awq");
     if (st == NULL && o->quantize != SHEAF_QUANTIZE_NONE && o->dequantize)
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`quantize` and `dequantize`"),
                             "one of the two");

@@ -164,12 +164,13 @@ static sheaf__quant form_of(const json_t *value, const sheaf__quantization *q, s
     if (q->by == SHEAF__BITSANDBYTES && (type == NULL || strcmp(type, "nf4") != 0) &&
         out.codes == SHEAF__NF4)
         out.codes = SHEAF__FP4;
-    const sheaf__packing *p = sheaf__packing_of(q->by);
+    const sheaf__packing *p = sheaf__packing_of(q->by, SHEAF__CODES);
     if (p != NULL && p->by != SHEAF__BITSANDBYTES)
         out = (sheaf__quant){ .codes = p->codes,
                               .block = p->squares ? q->block[1] : q->group,
-                              .zeros = p->suffix[SHEAF__ZEROS_PART] != NULL,
-                              .dtype = p->codes == SHEAF__INT4 ? SHEAF_F16 : dtype };
+                              .zeros =
+                                  p->codes == SHEAF__INT4 && p->suffix[SHEAF__ZEROS_PART] != NULL,
+                              .dtype = p->suffix[SHEAF__ZEROS_PART] != NULL ? SHEAF_F16 : dtype };
     return out;
 }
 

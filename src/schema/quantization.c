@@ -11,7 +11,7 @@ enum { MOST_GROUP = 1 << 24 };
 const char *sheaf__quantizer_name(sheaf__quantizer by)
 {
     static const char *const names[] = {
-        NULL,  "bitsandbytes",       "GPTQ", "AWQ", "compressed-tensors",
+        NULL,  "bitsandbytes",       "GPTQ", "GPTQ", "AWQ", "compressed-tensors",
         "FP8", "compressed-tensors", NULL,
     };
     return names[by];
@@ -109,7 +109,7 @@ sheaf_status *sheaf__quantization_of_module(sheaf__quantization *out, const shea
 static void refuse_module(sheaf_json_reader *r, const char *key, const char *pattern,
                           const char *text)
 {
-    sheaf_status *st = refuse(r, key, "4 bits in one format for all modules, or plain ones");
+    sheaf_status *st = refuse(r, key, "as many bits and one format for all modules, or plain ones");
     sheaf_found(st, "%s of '%.200s'", text, pattern);
 }
 
@@ -127,10 +127,11 @@ static void read_module(sheaf__quantization *q, sheaf_json_reader *r, const char
         refuse_module(r, key, pattern, "no object");
         return;
     }
-    const int64_t bits = sheaf__json_int(&m, "bits", 1, 64, 4);
+    const int64_t all = q->by == SHEAF__GPTQ_8 ? 8 : 4,
+                  bits = sheaf__json_int(&m, "bits", 1, 64, all);
     const char *type = sheaf__json_string(&m, "data_type");
     const bool plain = q->auto_round && bits >= 16;
-    if (bits != 4 && !plain) {
+    if (bits != all && !plain) {
         char text[32];
         snprintf(text, sizeof text, "%d bits", (int)bits);
         refuse_module(r, key, pattern, text);
@@ -180,8 +181,10 @@ static void read_gptq(sheaf__quantization *q, sheaf_json_reader *r)
     q->symmetric = sheaf__json_bool(r, "sym", false);
     q->act_order = sheaf__json_bool(r, "desc_act", false);
     q->group = read_group(r, -1);
-    if (sheaf__json_int(r, "bits", 1, 64, SHEAF_JSON_NEEDED) != 4)
-        refuse(r, "bits", "4, of GPTQ");
+    const int64_t bits = sheaf__json_int(r, "bits", 1, 64, SHEAF_JSON_NEEDED);
+    q->by = bits == 8 ? SHEAF__GPTQ_8 : SHEAF__GPTQ_4;
+    if (bits != 4 && (bits != 8 || !q->symmetric || q->act_order))
+        refuse(r, "bits", "4, of GPTQ, or 8 with sym and without desc_act");
     else if (!q->less_one && strcmp(format, "gptq_v2") != 0)
         refuse(r,
                json_object_get(r->object, "checkpoint_format") != NULL ? "checkpoint_format"

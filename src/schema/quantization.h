@@ -8,6 +8,7 @@ typedef enum sheaf__quantizer {
     SHEAF__NO_QUANTIZER,
     SHEAF__BITSANDBYTES, /* its tensors say how */
     SHEAF__GPTQ_4,
+    SHEAF__GPTQ_8, /* symmetric */
     SHEAF__AWQ_4,
     SHEAF__COMPRESSED_TENSORS_4,
     SHEAF__FP8_BLOCKS,
@@ -28,6 +29,11 @@ typedef struct sheaf__quantization {
     const json_t *modules;
     bool auto_round;
 } sheaf__quantization;
+
+static inline bool sheaf__is_gptq(sheaf__quantizer by)
+{
+    return by == SHEAF__GPTQ_4 || by == SHEAF__GPTQ_8;
+}
 
 /* sheaf__quantizer_name - "GPTQ"; NULL for the first and the last. Two can have one name. */
 const char *sheaf__quantizer_name(sheaf__quantizer by);

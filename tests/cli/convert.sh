@@ -139,7 +139,7 @@ runs "not twice" 3 "four: --quantize.*expected: +weights in float32.*quantised a
 runs "nor in a form that holds none" 2 '--quantize.*--to hf' convert "$quant/base_bf16" "$work/never" --to sheaf --quantize nf4
 runs "which takes plain weights alone" 2 '--to sheaf.*plain weights.*--dequantize' convert "$work/four" "$work/never" --to sheaf
 runs "plain weights cannot become plain" 2 '--dequantize.*weights in 4 or 8 bits' convert "$quant/base_bf16" "$work/never" --to hf --dequantize
-runs "an unknown kind" 2 'none, nf4, nf4-double or int8' convert "$quant/base_bf16" "$work/never" --to hf --quantize q4_k
+runs "an unknown kind" 2 'none, nf4, nf4-double, int8, gptq, gptq-8 or awq' convert "$quant/base_bf16" "$work/never" --to hf --quantize q4_k
 cp -r "$work/four" "$work/lost"
 sed -i 's/layers.0.self_attn.q_proj.weight.absmax/layers.0.self_attn.q_proj.weight.absmaX/' "$work/lost/model.safetensors"
 runs "nor is one copied that lacks scales" 3 'q_proj.weight.*missing.*expected: +[a-z0-9_.]*q_proj.weight.absmax' convert "$work/lost" "$work/never" --to hf

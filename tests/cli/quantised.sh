@@ -149,13 +149,19 @@ runs "it is named" 0 'MXFP4, groups of 32; 1[0-9] of ' info "$work/mx"
 runs "and sound" 0 'sound' verify "$work/mx"
 runs "dequantised" 0 . convert "$work/mx" "$work/mx_plain" --to hf --dequantize
 runs "to the values of the definition" 0 'equal' diff "$work/mx_plain" "$work/mx_values"
-for of in mx mx_values; do
-    runs "trained on $of" 0 . train --model "$work/$of" "${how[@]:2}" "${lora[@]}" --out "$work/$of.run" --tp 3 --dtype float32
-    runs "$of answers" 0 . generate --model "$work/$of" --tokens 3,4,5 --max-new 8 --greedy --dtype float32 --json
-    cp "$work/stdout" "$work/$of.answer"
-done
-runs "with the same masters and moments" 1 ' 0 of [0-9]+ tensors differ' diff "$work/mx.run/checkpoints/step-00000002" "$work/mx_values.run/checkpoints/step-00000002"
-check "and the same answer" test -n "$(grep -o '"tokens": *\[[^]]*\]' "$work/mx.answer")" -a "$(grep -o '"tokens": *\[[^]]*\]' "$work/mx.answer")" = "$(grep -o '"tokens": *\[[^]]*\]' "$work/mx_values.answer")"
+# trains_alike CODES VALUES DTYPE: both folders give the same masters, moments and answer.
+trains_alike() {
+    local of
+    for of in "$1" "$2"; do
+        runs "trained on $of" 0 . train --model "$work/$of" "${how[@]:2}" "${lora[@]}" --out "$work/$of.run" --tp 3 --dtype "$3"
+        runs "$of answers" 0 . generate --model "$work/$of" --tokens 3,4,5 --max-new 8 --greedy --dtype "$3" --json
+        grep -o '"tokens": *\[[^]]*\]' "$work/stdout" >"$work/$of.answer"
+    done
+    runs "with the same masters and moments" 1 ' 0 of [0-9]+ tensors differ' diff "$work/$1.run/checkpoints/step-00000002" "$work/$2.run/checkpoints/step-00000002"
+    check "and the same answer" test -s "$work/$1.answer"
+    same "token by token" "$work/$1.answer" "$work/$2.answer"
+}
+trains_alike mx mx_values float32
 python3 - "$work/mx" <<'PYTHON'
 import json, struct, sys
 with open(sys.argv[1] + "/model.safetensors", "r+b") as file:
@@ -165,6 +171,17 @@ with open(sys.argv[1] + "/model.safetensors", "r+b") as file:
 PYTHON
 runs "a scale that is no number is found" 1 'layers.1.mlp.up_proj.weight.*1 NaN' verify "$work/mx"
 runs "and not trained on" 3 'layers.1.mlp.up_proj.weight_scale: scale of row 2, block 1.*a finite number' train --model "$work/mx" "${how[@]:2}" "${lora[@]}" --out "$work/no"
+
+# ---- GPTQ and AWQ, written here ----
+for form in gptq gptq-8 awq; do
+    runs "in $form" 0 '14 weights quantised' convert "$work/small" "$work/$form" --to hf --quantize $form --group-size 32 --dtype float16
+    runs "which is sound" 0 'sound' verify "$work/$form"
+    runs "and its values" 0 . convert "$work/$form" "$work/$form.values" --to hf --dequantize
+    trains_alike $form $form.values float16
+done
+runs "named" 0 'AWQ, 4 bits, groups of 32, zeros; 14 of ' info "$work/awq"
+runs "no group of another size" 2 '--group-size.*32, 64 or 128' convert "$work/small" "$work/no" --to hf --quantize awq --group-size 16
+runs "and none of bitsandbytes" 2 '--group-size.*--quantize gptq' convert "$work/small" "$work/no" --to hf --quantize nf4 --group-size 32
 
 # ---- a mixture, whose router and experts stay plain ----
 runs "a mixture" 0 . train --model "$work/values" --data "$work/ids.safetensors" --steps 1 --quantize nf4 --out "$work/mixture"

@@ -280,12 +280,12 @@ static sheaf_status *find_target(const target **out, const sheaf_weights_convert
                               "sheaf merge %s %s DST", o->src, o->adapter);
     if (o->slices > 0 && !writes(*out, SHEAF_WRITES_SLICES))
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`slices`"), "`to sheaf`");
-    if (o->quantize > SHEAF_QUANTIZE_INT8 && !writes(*out, SHEAF_WRITES_BLOCKS))
+    if (o->quantize >= SHEAF_QUANTIZE_Q8_0 && !writes(*out, SHEAF_WRITES_BLOCKS))
         return sheaf_try_this(
             sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`dtype q8_0`, q6_k, q5_k_m, q4_k_m"),
                            "`to gguf`, whose files have these types"),
             "`quantize int8` or nf4 for `to hf`");
-    if (o->quantize != SHEAF_QUANTIZE_NONE && o->quantize <= SHEAF_QUANTIZE_INT8 &&
+    if (o->quantize != SHEAF_QUANTIZE_NONE && o->quantize < SHEAF_QUANTIZE_Q8_0 &&
         !writes(*out, SHEAF_WRITES_QUANTISED))
         return sheaf_try_this(
             sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`quantize`"),
@@ -342,7 +342,7 @@ static void converter_release(sheaf__converter *k)
 {
     if (k->source != NULL)
         k->source->close(k->source);
-    sheaf__bnb_free(k->quantising);
+    sheaf__packer_free(k->quantising);
     sheaf__catalog_free(k->catalog);
     sheaf_schema_free(k->schema);
     if (k->has_config)

@@ -11,7 +11,7 @@
 #include "base/control.h"
 #include "catalog/catalog.h"
 #include "checkpoint/store/stream.h"
-#include "dialects/common/bnb_write.h"
+#include "dialects/common/coded_write.h"
 #include "dialects/common/dialects.h"
 #include "schema/schema.h"
 #include "sheaf/checkpoint.h"
@@ -87,10 +87,10 @@ typedef struct sheaf__converter {
     bool has_config;   /* `parsed` and `schema` are set */
     sheaf_config parsed;
     sheaf_schema *schema;
-    sheaf_source *source;          /* weights, buffers, requested moments, in the requested dtype */
-    int64_t nweights, nmoments;    /* numbers of its tensors */
-    bool as_stored;                /* `source` keeps its dtypes: the writer changes them itself */
-    sheaf__bnb_writer *quantising; /* NULL: weights are written as they are */
+    sheaf_source *source;       /* weights, buffers, requested moments, in the requested dtype */
+    int64_t nweights, nmoments; /* numbers of its tensors */
+    bool as_stored;             /* `source` keeps its dtypes: the writer changes them itself */
+    sheaf__packer *quantising;  /* NULL: weights are written as they are */
     _Atomic int64_t done;
     int64_t total;
 } sheaf__converter;

@@ -103,10 +103,12 @@ sheaf_status *sheaf__convert_quantise(sheaf__converter *k, const sheaf_safetenso
 {
     if (k->schema == NULL)
         return sheaf__quantise_unknown(k->o->src, k->config);
-    sheaf_status *st = sheaf__bnb_of_model(&k->quantising, specs, count, k->schema, k->o->quantize);
+    sheaf_status *st =
+        sheaf__packer_of_model(&k->quantising, specs, count, k->schema, k->o->quantize,
+                               k->o->group_size > 0 ? k->o->group_size : 128);
     for (int64_t i = 0; st == NULL && i < count; i++)
-        k->report->quantised += sheaf__bnb_form(k->quantising, i) != NULL;
+        k->report->quantised += sheaf__packer_tensor(k->quantising, i) != NULL;
     if (st == NULL)
-        k->report->bytes = sheaf__bnb_bytes(k->quantising);
+        k->report->bytes = sheaf__packer_bytes(k->quantising);
     return st;
 }

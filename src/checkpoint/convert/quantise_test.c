@@ -154,6 +154,119 @@ TEST(test_quantise__writes_the_bytes_of_transformers)
     assert_true(compared > 0);
 }
 
+/* ---- GPTQ and AWQ ---- */
+
+static const struct {
+    const char *recorded; /* NULL: in 8 bits there is none */
+    sheaf_quantize as;
+} packed[] = {
+    { "quant/tiny_llama_gptq_sym", SHEAF_QUANTIZE_GPTQ_4 },
+    { NULL, SHEAF_QUANTIZE_GPTQ_8 },
+    { "quant/tiny_llama_awq", SHEAF_QUANTIZE_AWQ_4 },
+};
+
+static void *bytes_of(const folder *f, const char *name, const sheaf_safetensors_entry **e)
+{
+    *e = sheaf__safetensors_find(f->file[0], name);
+    if (*e == NULL)
+        fail_msg("'%s' is not there", name);
+    void *bytes = malloc((size_t)(*e)->bytes + 1);
+    CHECK_OK(sheaf__safetensors_read(f->file[0], *e, 0, bytes, (*e)->bytes));
+    return bytes;
+}
+
+/* What calibration does not change is the same: all but codes, of AutoAWQ's zeros, which it
+ * computes in float16, all but a few; its codes are a step off at most. */
+static void compare_packed(const char *got, const char *want)
+{
+    folder a = open_folder(got), b = open_folder(want);
+    int64_t compared = 0, apart = 0, all = 0;
+    assert_int_equal(tensors(&a), tensors(&b));
+    for (int64_t k = 0; k < b.file[0]->header.count; k++) {
+        const sheaf_safetensors_entry *e, *w;
+        const char *name = b.file[0]->header.entry[k].name;
+        uint8_t *x = bytes_of(&a, name, &e), *y = bytes_of(&b, name, &w);
+        assert_int_equal(e->dtype == w->dtype && e->ndim == w->ndim && e->bytes == w->bytes, true);
+        assert_memory_equal(e->shape, w->shape, (size_t)e->ndim * sizeof *e->shape);
+        const bool awq = strstr(want, "awq") != NULL, codes = sheaf__ends_with(name, ".qweight");
+        if (!codes && !(awq && sheaf__ends_with(name, ".qzeros"))) {
+            CHECK_BYTES(name, x, y, (size_t)e->bytes);
+            compared++;
+        }
+        for (int64_t i = 0; awq && codes && i < 2 * e->bytes; i++) {
+            const int by = (x[i / 2] >> i % 2 * 4 & 15) - (y[i / 2] >> i % 2 * 4 & 15);
+            assert_true(by >= -1 && by <= 1);
+            apart += by != 0;
+            all++;
+        }
+        free(x);
+        free(y);
+    }
+    assert_true(compared > 14 && apart * 300 <= all);
+    close_folder(&a);
+    close_folder(&b);
+}
+
+/* Read again, numbers are half a step of their group from the base's. */
+static void check_near(const char *base, float step)
+{
+    const sheaf_weights_convert_options plain = { .dtype = SHEAF_F32 },
+                                        values = { .dtype = SHEAF_F32, .dequantize = true };
+    CHECK_OK(quantise(base, at("plain"), plain));
+    CHECK_OK(quantise(at("out"), at("values"), values));
+    folder a = open_folder(at("values")), b = open_folder(at("plain"));
+    int64_t compared = 0;
+    for (int64_t k = 0; k < b.file[0]->header.count; k++) {
+        const sheaf_safetensors_entry *e, *w;
+        const char *name = b.file[0]->header.entry[k].name;
+        float *x = bytes_of(&a, name, &e), *y = bytes_of(&b, name, &w);
+        for (int64_t g = 0; e->ndim == 2 && strstr(name, ".layers.") != NULL && g < e->bytes / 128;
+             g++) {
+            float most = 0, off = 0;
+            for (int64_t i = 32 * g; i < 32 * (g + 1); i++) {
+                most = fmaxf(most, fabsf(y[i]));
+                off = fmaxf(off, fabsf(x[i] - y[i]));
+            }
+            assert_true(off <= most * (0.5f * step + 0x1p-10f)); /* float16: scales, values */
+            compared++;
+        }
+        free(x);
+        free(y);
+    }
+    assert_true(compared > 1000);
+    close_folder(&a);
+    close_folder(&b);
+}
+
+/* The codes that are read are those of the values of the base, of boxes in any order: those of the
+ * slices of sheaf's own form, which cut rows and columns. */
+TEST(test_quantise__gptq_and_awq_have_the_layout_of_their_programs)
+{
+    const char *base = recording("quant/tiny_llama/base_bf16");
+    for (size_t i = 0; recordings_are_full() && i < ARRAY_LEN(packed); i++) {
+        sheaf_weights_convert_options how = { .quantize = packed[i].as, .group_size = 32 };
+        how.dtype = packed[i].as == SHEAF_QUANTIZE_AWQ_4 ? SHEAF_F16 : SHEAF_BOOL;
+        CHECK_OK(quantise(base, at("out"), how));
+        if (packed[i].recorded != NULL) {
+            compare_packed(at("out"), recording(packed[i].recorded));
+            json_t *a = config_of(at("out")), *b = config_of(recording(packed[i].recorded));
+            json_object_del(json_object_get(b, "quantization_config"), "meta");
+            assert_true(json_equal(a, b));
+            json_decref(a);
+            json_decref(b);
+        }
+        check_near(base, packed[i].as == SHEAF_QUANTIZE_GPTQ_8 ? 2.0f / 255 : 2.0f / 15);
+        for (int slices = 1; slices <= 4; slices *= 2) {
+            CHECK_OK(quantise(base, at("slices"),
+                              (sheaf_weights_convert_options){ .to = "sheaf", .slices = slices }));
+            how.threads = slices;
+            how.shard_bytes = 40000;
+            CHECK_OK(quantise(at("slices"), at("other"), how));
+            compare_folders(at("other"), at("out"));
+        }
+    }
+}
+
 /* transformers 5 has a mixture's router and experts as bare parameters: its save_pretrained()
  * leaves them plain, and it loads no codes of them (5.24.0, bitsandbytes 0.50.2). */
 TEST(test_quantise__leaves_routers_and_experts_plain)
@@ -251,6 +364,10 @@ TEST(test_quantise__refuses_what_it_cannot)
     CHECK_FAILS(
         quantise(at("plain"), at("no"), (sheaf_weights_convert_options){ .dequantize = true }),
         SHEAF_E_ARG, "`dequantize` | weights in 4 or 8 bits, which sheaf reads | none in");
+    CHECK_FAILS(quantise(at("plain"), at("no"),
+                         (sheaf_weights_convert_options){ .quantize = SHEAF_QUANTIZE_AWQ_4,
+                                                          .group_size = 128 }),
+                SHEAF_E_UNSUPPORTED, "in groups of 128 | rows that groups divide");
     CHECK_OK(quantise(at("once"), at("slices"),
                       (sheaf_weights_convert_options){ .to = "sheaf", .dequantize = true }));
     char *config = NULL;

@@ -90,8 +90,8 @@ static sheaf_status *fill_folder(sheaf__converter *k, listing *l, sheaf_folder *
                                  sheaf_status *st)
 {
     if (k->quantising != NULL) {
-        TRY(st, sheaf__bnb_begin(k->quantising, folder));
-        TRY(st, copy_all(k, l, sheaf__bnb_put, k->quantising));
+        TRY(st, sheaf__packer_begin(k->quantising, folder));
+        TRY(st, copy_all(k, l, sheaf__packer_put, k->quantising));
     } else {
         TRY(st, copy_all(k, l, sheaf__copy_to_folder, folder));
     }
@@ -141,7 +141,7 @@ static sheaf_status *hf_config(char **out, const sheaf__converter *k)
         *out = edited;
     }
     if (k->quantising != NULL)
-        TRY(st, sheaf__bnb_set_config(out, k->quantising, k->schema));
+        TRY(st, sheaf__packer_set_config(out, k->quantising, k->schema));
     return st;
 }
 
@@ -189,7 +189,7 @@ static sheaf_status *begin_folder(sheaf_folder **out, sheaf__converter *k,
     const bool *late = NULL;
     sheaf_status *st = hf_config(&config, k);
     if (k->quantising != NULL)
-        specs = sheaf__bnb_specs(&count, &late, k->quantising);
+        specs = sheaf__packer_specs(&count, &late, k->quantising);
     TRY(st, sheaf_hf_begin(out, o->dst, config, specs, count,
                            &(sheaf_folder_options){ .shard_bytes = o->shard_bytes,
                                                     .file_names = k->file_names,

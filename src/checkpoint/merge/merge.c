@@ -270,7 +270,7 @@ static void count_all(merger *m)
 {
     m->report->change_norm = sqrt(m->report->change_norm);
     m->report->base_norm = sqrt(m->report->base_norm);
-    m->report->bytes = m->output.quantising != NULL ? sheaf__bnb_bytes(m->output.quantising)
+    m->report->bytes = m->output.quantising != NULL ? sheaf__packer_bytes(m->output.quantising)
                                                     : atomic_load(&m->done);
 }
 

@@ -79,10 +79,10 @@ sheaf_status *sheaf__merge_output_begin(sheaf__merge_output *out, const sheaf__m
         return begin_sat(out, plan, config, o);
     TRY(st, plan->requantise ? sheaf__merge_requantise_begin(out, plan) : NULL);
     if (st == NULL && plan->requantise)
-        specs = sheaf__bnb_specs(&count, &how.late, out->quantising);
+        specs = sheaf__packer_specs(&count, &how.late, out->quantising);
     TRY(st, config != NULL ? sheaf_hf_begin(&out->folder, o->dst, config, specs, count, &how)
                            : sheaf__folder_begin(&out->folder, o->dst, specs, count, &how));
-    TRY(st, plan->requantise ? sheaf__bnb_begin(out->quantising, out->folder) : NULL);
+    TRY(st, plan->requantise ? sheaf__packer_begin(out->quantising, out->folder) : NULL);
     for (int i = plan->nread; i > 0 && o->base != NULL && st == NULL; i--) /* the last one's */
         st = sheaf__chat_files_copy(out->folder, plan->read[i - 1].path);
     if (st == NULL && o->base != NULL)
@@ -96,7 +96,7 @@ sheaf_status *sheaf__merge_put(const sheaf__merge_output *out, int64_t tensor, i
     if (out->sat != NULL)
         return sheaf_sat_put(out->sat, out->index[tensor], row0, rows, col0, cols, src);
     return out->quantising != NULL
-               ? sheaf__bnb_put(out->quantising, out->index[tensor], row0, rows, col0, cols, src)
+               ? sheaf__packer_put(out->quantising, out->index[tensor], row0, rows, col0, cols, src)
                : sheaf__folder_write(out->folder, tensor, row0, rows, col0, cols, src);
 }
 
@@ -131,7 +131,7 @@ void sheaf__merge_output_abandon(sheaf__merge_output *out)
 {
     sheaf__folder_abandon(out->folder);
     sheaf_sat_abandon(out->sat);
-    sheaf__bnb_free(out->quantising);
+    sheaf__packer_free(out->quantising);
     free(out->kept.entry);
     free(out->index);
     *out = (sheaf__merge_output){ 0 };

@@ -11,7 +11,7 @@
 #include "base/json.h"
 #include "checkpoint/merge/merge.h"
 #include "checkpoint/merge/ties.h"
-#include "dialects/common/bnb_write.h"
+#include "dialects/common/coded_write.h"
 #include "dialects/sat/write.h"
 #include "formats/safetensors.h"
 #include "lora/adapter.h"
@@ -264,7 +264,7 @@ typedef struct sheaf__merge_kept {
 /* All zero is none. */
 typedef struct sheaf__merge_output {
     sheaf_folder *folder;
-    sheaf__bnb_writer *quantising; /* weights are quantised again; else NULL */
+    sheaf__packer *quantising; /* weights are quantised again; else NULL */
     sheaf__merge_kept kept;
     sheaf_sat_writer *sat;
     int64_t *index; /* number of each tensor of the plan in SAT's parts, or to be quantised */

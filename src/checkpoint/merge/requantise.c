@@ -94,7 +94,7 @@ sheaf_status *sheaf__merge_requantise_begin(sheaf__merge_output *out, const shea
 {
     sheaf_status *st = list_kept(&out->kept, p);
     const size_t most = (size_t)(p->count + out->kept.count) + 1;
-    sheaf__bnb_tensor *list = calloc(most, sizeof *list);
+    sheaf__coded_tensor *list = calloc(most, sizeof *list);
     int64_t n = out->kept.count; /* these first, in their order */
     out->index = calloc(most, sizeof *out->index);
     TRY(st, list == NULL || out->index == NULL ? sheaf__no_memory("merge") : NULL);
@@ -105,14 +105,14 @@ sheaf_status *sheaf__merge_requantise_begin(sheaf__merge_output *out, const shea
         if (t->kept)
             continue;
         list[n].spec = p->specs[i];
-        list[n].quantised = t->requantised;
         if (t->requantised) {
+            list[n].packing = sheaf__packing_of(SHEAF__BITSANDBYTES, t->form->codes);
             list[n].form = *t->form;
             list[n].form.dtype = SHEAF_F32; /* as PEFT: what is quantised is float32 */
         }
         out->index[i] = n++;
     }
-    TRY(st, sheaf__bnb_new(&out->quantising, list, n));
+    TRY(st, sheaf__packer_new(&out->quantising, list, n));
     free(list);
     return st;
 }
@@ -121,7 +121,7 @@ sheaf_status *sheaf__merge_kept_put(void *output, int64_t index, int64_t row0, i
                                     int64_t col0, int64_t cols, const void *src)
 {
     const sheaf__merge_output *out = output;
-    return sheaf__bnb_put(out->quantising, index, row0, rows, col0, cols, src);
+    return sheaf__packer_put(out->quantising, index, row0, rows, col0, cols, src);
 }
 
 /* ---- the check ---- */

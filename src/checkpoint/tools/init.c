@@ -9,7 +9,7 @@
 #include "catalog/boxes.h"
 #include "catalog/over_source.h"
 #include "checkpoint/store/stream.h"
-#include "dialects/common/bnb_write.h"
+#include "dialects/common/coded_write.h"
 #include "dialects/hf/hf.h"
 #include "ops/kernels.h"
 #include "schema/quantization.h"
@@ -22,7 +22,7 @@ typedef struct maker {
     sheaf_safetensors_spec *specs;
     int64_t count;
     sheaf_folder *folder;
-    sheaf__bnb_writer *quantising; /* NULL: weights are plain */
+    sheaf__packer *quantising; /* NULL: weights are plain */
     const sheaf__kernels *kernels;
     uint64_t seed;
     sheaf_dtype dtype;
@@ -180,10 +180,10 @@ static sheaf_status *begin_folder(maker *m, char **config, const char *dst)
     if (m->quantising == NULL)
         return sheaf_hf_begin(&m->folder, dst, *config, m->specs, m->count, &how);
     int64_t count = 0;
-    const sheaf_safetensors_spec *specs = sheaf__bnb_specs(&count, &how.late, m->quantising);
-    sheaf_status *st = sheaf__bnb_set_config(config, m->quantising, m->schema);
+    const sheaf_safetensors_spec *specs = sheaf__packer_specs(&count, &how.late, m->quantising);
+    sheaf_status *st = sheaf__packer_set_config(config, m->quantising, m->schema);
     TRY(st, sheaf_hf_begin(&m->folder, dst, *config, specs, count, &how));
-    return TRY(st, sheaf__bnb_begin(m->quantising, m->folder));
+    return TRY(st, sheaf__packer_begin(m->quantising, m->folder));
 }
 
 static sheaf_status *begin(maker *m, const sheaf_weights_init_options *o)
@@ -200,7 +200,8 @@ static sheaf_status *begin(maker *m, const sheaf_weights_init_options *o)
     TRY(st, sheaf_schema_new(&m->schema, &m->config, 1));
     TRY(st, sheaf_hf_specs(&m->specs, &m->count, m->schema, NULL, m->dtype));
     if (o->quantize != SHEAF_QUANTIZE_NONE)
-        TRY(st, sheaf__bnb_of_model(&m->quantising, m->specs, m->count, m->schema, o->quantize));
+        TRY(st,
+            sheaf__packer_of_model(&m->quantising, m->specs, m->count, m->schema, o->quantize, 0));
     TRY(st, sheaf_hf_config_whole(&whole, json, &m->config, false));
     TRY(st, sheaf_hf_config_with_dtype(&with_dtype, whole, m->dtype));
     TRY(st, sheaf__output_sweep(o->dst, o->events));
@@ -223,17 +224,18 @@ static sheaf_status *make_all(maker *m, sheaf_weights_init_report *report,
     for (int64_t i = 0; i < m->count && st == NULL; i++) {
         st = sheaf__over_add(&m->over, strdup(m->specs[i].name), m->specs[i]);
         report->parameters += sheaf__elements(m->specs[i].ndim, m->specs[i].shape);
-        report->quantised += m->quantising != NULL && sheaf__bnb_form(m->quantising, i) != NULL;
+        report->quantised +=
+            m->quantising != NULL && sheaf__packer_tensor(m->quantising, i) != NULL;
     }
     report->tensors = m->count;
     report->dtype = m->dtype;
     const int64_t total = report->parameters * (int64_t)sheaf_dtype_bytes(m->dtype);
-    report->bytes = m->quantising != NULL ? sheaf__bnb_bytes(m->quantising) : total;
+    report->bytes = m->quantising != NULL ? sheaf__packer_bytes(m->quantising) : total;
     TRY(st, sheaf__copy_all(
                 &(sheaf_copy_job){ .source = &m->over.source,
                                    .entry = m->over.own,
                                    .count = m->count,
-                                   .put = quantises ? sheaf__bnb_put : sheaf__copy_to_folder,
+                                   .put = quantises ? sheaf__packer_put : sheaf__copy_to_folder,
                                    .context = quantises ? (void *)m->quantising : (void *)m->folder,
                                    .threads = o->threads,
                                    .stop = sheaf__control_stop(o->control),
@@ -256,7 +258,7 @@ sheaf_status *sheaf_init(sheaf_weights_init_report *report,
     TRY(st, make_all(&m, report, options));
     st = sheaf__folder_end(m.folder, st);
     sheaf__over_release(&m.over);
-    sheaf__bnb_free(m.quantising);
+    sheaf__packer_free(m.quantising);
     free(m.specs);
     sheaf_schema_free(m.schema);
     sheaf_config_release(&m.config);

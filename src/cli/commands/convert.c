@@ -19,6 +19,17 @@ static const cli_choice types[] = {
     { 0 },
 };
 
+static const cli_choice packings[] = {
+    { "none", SHEAF_QUANTIZE_NONE },
+    { "nf4", SHEAF_QUANTIZE_NF4 },
+    { "nf4-double", SHEAF_QUANTIZE_NF4_DOUBLE },
+    { "int8", SHEAF_QUANTIZE_INT8 },
+    { "gptq", SHEAF_QUANTIZE_GPTQ_4 },
+    { "gptq-8", SHEAF_QUANTIZE_GPTQ_8 },
+    { "awq", SHEAF_QUANTIZE_AWQ_4 },
+    { 0 },
+};
+
 /* *type goes where it belongs. */
 static sheaf_status *take_type(sheaf_weights_convert_options *how, int type)
 {
@@ -103,9 +114,11 @@ int cmd_convert(cli *cli, int argc, char **argv)
           "type of the written weights (default as in SRC); q8_0, q6_k, q5_k_m and q4_k_m: gguf",
           .choices = types },
         { "quantize", CLI_CHOICE, &how.quantize,
-          "hf: write linear layers in 4 bits (nf4-double: with scales in 8) or 8, as bitsandbytes stores them",
-          .choices = sheaf__quantize_choices,
+          "hf: write linear layers in 4 bits (nf4-double: with scales in 8) or 8, as bitsandbytes, GPTQ (gptq-8: in 8) or AWQ stores them, each number the nearest code",
+          .choices = packings,
           .advice = "blocks of llama.cpp are a type: --to gguf --dtype q8_0, or q4_k_m" },
+        { "group-size", CLI_COUNT, &how.group_size,
+          "gptq, gptq-8, awq: columns that share a scale, 32, 64 or 128 (default 128)", .min = 0 },
         { "dequantize", CLI_FLAG, &how.dequantize,
           "write weights of SRC that are in 4 or 8 bits as plain ones (default: --to hf copies them as they are)" },
         { "modelfile", CLI_FLAG, &how.modelfile,

@@ -169,7 +169,7 @@ static sheaf_status *check_rest(sheaf__codes_of *x)
 /* Zeros that all tensors have in the other format of GPTQ (vLLM#38966). */
 static sheaf_status *check_zeros(sheaf__codes_of *x)
 {
-    if (x->how.by != SHEAF__GPTQ_4 || x->with_zeros == 0)
+    if (!sheaf__is_gptq(x->how.by) || x->with_zeros == 0)
         return NULL;
     static const char *const cures[2][2] = {
         { "set checkpoint_format to \"gptq\" in quantization_config",
@@ -219,7 +219,7 @@ static sheaf_status *leave_biases(int64_t *left, sheaf_catalog *c, const sheaf_s
         const sheaf_logical *t = &c->tensor[i];
         const int n = (int)strlen(t->entry.name) - (int)strlen(".weight");
         bool zero = false;
-        if (t->coded == NULL || t->coded->packing->by != SHEAF__GPTQ_4 || n < 0 ||
+        if (t->coded == NULL || !sheaf__is_gptq(t->coded->packing->by) || n < 0 ||
             sheaf_schema_find(schema, t->entry.name) == NULL)
             continue;
         snprintf(name, sizeof name, "%.*s.bias", n < SHEAF__CODES_NAME - 8 ? n : 0, t->entry.name);
@@ -241,7 +241,7 @@ static sheaf_status *check_biases(sheaf__codes_of *x)
     sheaf_config config = { 0 };
     sheaf_schema *schema = NULL;
     int64_t left = 0;
-    if (x->how.by != SHEAF__GPTQ_4 || c->config == NULL)
+    if (!sheaf__is_gptq(x->how.by) || c->config == NULL)
         return NULL;
     sheaf_status *st = sheaf_config_parse(&config, c->config, strlen(c->config));
     const bool parsed = st == NULL;

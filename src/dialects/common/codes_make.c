@@ -47,6 +47,8 @@ static sheaf_status *find_block(sheaf__codes_weight *g, int64_t groups)
     int64_t *block = &g->q->form.block;
     char want[128];
     *block = groups <= 1 ? 0 : declared > 0 ? declared : in / groups;
+    if (*block == 0 && g->packing->codes == SHEAF__INT8)
+        *block = in; /* 0 is bitsandbytes' (sheaf__quant_of_rows()) */
     const bool fits = groups <= 1 ? declared == 0 || declared >= in
                                   : *block > 0 && (in + *block - 1) / *block == groups;
     if (fits && groups > 0 && groups < MOST_GROUPS)
@@ -101,6 +103,10 @@ static sheaf_status *read_index(sheaf__codes_weight *g, int64_t groups)
     if (g->q->index == NULL)
         return sheaf__no_memory(t->entry.name);
     st = check_index(&in_order, g, groups, g->q->index);
+    if (st == NULL && !g->wrong && !in_order && g->q->form.codes == SHEAF__INT8)
+        return sheaf__codes_wrong(g, "unread", t, "columns in order, of 8 bits",
+                                  "the model that was quantized, in 16 or 32 bits",
+                                  "columns by activation");
     if (in_order) {
         free(g->q->index);
         g->q->index = NULL;
@@ -115,25 +121,33 @@ static sheaf_status *read_index(sheaf__codes_weight *g, int64_t groups)
 
 /* ---- zeros of GPTQ ---- */
 
-/* Are the zeros of the first group all 7, or all 8? Stored ones tell GPTQ's two formats apart. */
+/* Are zeros all 7, or all 8 (of 8 bits 127, or 128)? Stored ones tell GPTQ's two formats apart. Of
+ * 4 bits the first group says it; 8 bits are read without them. */
 static sheaf_status *look_at_zeros(sheaf__codes_weight *g)
 {
-    const int64_t width = g->part[SHEAF__ZEROS_PART]->entry.shape[1];
+    const bool eight = g->packing->by == SHEAF__GPTQ_8;
+    const sheaf_logical *t = g->part[SHEAF__ZEROS_PART];
+    const int64_t words = t->entry.shape[1] * (eight ? t->entry.shape[0] : 1);
+    const uint32_t seven = eight ? UINT32_C(0x7f7f7f7f) : UINT32_C(0x77777777),
+                   next = eight ? UINT32_C(0x80808080) : UINT32_C(0x88888888);
     uint32_t part[PART];
     bool sevens = true, eights = true;
     sheaf_status *st = NULL;
-    for (int64_t i = 0; st == NULL && !g->wrong && (sevens || eights) && i < width; i += PART) {
-        const int64_t n = width - i < PART ? width - i : PART;
+    for (int64_t i = 0; st == NULL && !g->wrong && (sevens || eights) && i < words; i += PART) {
+        const int64_t n = words - i < PART ? words - i : PART;
         st = sheaf__codes_read(part, g, SHEAF__ZEROS_PART, 4 * i, 4 * n);
         for (int64_t k = 0; st == NULL && !g->wrong && k < n; k++) {
-            sevens = sevens && part[k] == UINT32_C(0x77777777);
-            eights = eights && part[k] == UINT32_C(0x88888888);
+            sevens = sevens && part[k] == seven;
+            eights = eights && part[k] == next;
         }
     }
     g->x->with_zeros++;
     g->x->sevens += sevens;
     g->x->eights += eights;
-    return st;
+    return st != NULL || g->wrong || !eight || sevens || eights
+               ? st
+               : sheaf__codes_wrong(g, "unread", t, "zeros of 128, of 8 bits",
+                                    "the model that was quantized, in 16 or 32 bits", "others");
 }
 
 /* ---- sizes ---- */
@@ -183,7 +197,7 @@ static sheaf_status *check_scales(int64_t *groups, sheaf__codes_weight *g)
                            (q->out + q->block_rows - 1) / q->block_rows,
                            (q->in + q->form.block - 1) / q->form.block);
     }
-    if (q->form.codes == SHEAF__INT8)
+    if (p->by == SHEAF__BITSANDBYTES)
         return sheaf__codes_shape(g, scales, p->scale_types, 1, q->out, 0);
     *groups =
         scales->entry.ndim == 2 ? scales->entry.shape[!p->plane[SHEAF__SCALES_PART].turned] : -1;
@@ -202,11 +216,13 @@ static sheaf_status *check_parts(sheaf__codes_weight *g)
                                 again, "%" PRId64, g->q->out);
     if (st == NULL && !g->wrong && g->part[zeros] != NULL)
         st = check_plane(g, zeros, 1u << SHEAF_I32, g->q->out, groups);
-    if (st == NULL && !g->wrong && g->packing->by == SHEAF__GPTQ_4 && g->how.symmetric)
+    if (st == NULL && !g->wrong && sheaf__is_gptq(g->packing->by) &&
+        (g->how.symmetric || g->packing->by == SHEAF__GPTQ_8))
         st = look_at_zeros(g);
     if (st == NULL && !g->wrong && g->part[SHEAF__INDEX_PART] != NULL)
         st = read_index(g, groups);
-    return TRY(st, !g->wrong && g->q->form.codes == SHEAF__INT8 ? sheaf__codes_order(g) : NULL);
+    return TRY(st,
+               !g->wrong && g->packing->by == SHEAF__BITSANDBYTES ? sheaf__codes_order(g) : NULL);
 }
 
 sheaf_status *sheaf__codes_make(sheaf__codes_weight *g)
@@ -220,9 +236,10 @@ sheaf_status *sheaf__codes_make(sheaf__codes_weight *g)
     g->dtype = !p->squares && (scales == SHEAF_F16 || scales == SHEAF_BF16) ? scales : g->x->dtype;
     *g->q = (sheaf__coded){ .form = { .codes = p->codes,
                                       .grouping = p->grouping,
-                                      .zeros = g->part[SHEAF__ZEROS_PART] != NULL },
+                                      .zeros = p->codes == SHEAF__INT4 &&
+                                               g->part[SHEAF__ZEROS_PART] != NULL },
                             .packing = p,
-                            .less_one = p->by == SHEAF__GPTQ_4 && g->how.less_one };
+                            .less_one = sheaf__is_gptq(p->by) && g->how.less_one };
     st = flat ? sheaf__codes_state(g) : check_parts(g);
     TRY(st, flat && !g->wrong ? sheaf__codes_tables(g) : NULL);
     for (int i = 0; st == NULL && !g->wrong && i < SHEAF__PARTS; i++)

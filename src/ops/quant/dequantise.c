@@ -53,7 +53,7 @@ static void by_groups(float *y, const job *j, int64_t row, int64_t first, int64_
         const int64_t end = q->block == 0 ? n : (g + 1) * q->block - phase;
         count = (end < n ? end : n) - c;
         const float scale = scale_of(j, row, g);
-        if (q->codes == SHEAF__INT8 && d->what == SHEAF__VALUES_PROGRAM) {
+        if (sheaf__quant_of_rows(q) && d->what == SHEAF__VALUES_PROGRAM) {
             j->kernels->values(y + c, codes + c, count, SHEAF__INT8, scale, 0);
             j->kernels->scale(y + c, sheaf__int8_scale(1), count);
         } else

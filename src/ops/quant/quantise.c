@@ -51,14 +51,6 @@ void sheaf__quantise4(uint8_t *codes, float *absmax, const void *x, sheaf_dtype 
     sheaf__mode_set(before);
 }
 
-void sheaf__pack4(uint8_t *packed, const uint8_t *codes, int64_t n, sheaf__codes kind)
-{
-    for (int64_t i = 0; i + 1 < n; i += 2)
-        packed[i / 2] = (uint8_t)(codes[i] << 4 | codes[i + 1]);
-    if (n % 2 != 0)
-        packed[n / 2] = (uint8_t)(codes[n - 1] << 4 | (kind == SHEAF__NF4 ? 7 : 0));
-}
-
 /* ---- 8 bits by blocks ---- */
 
 /* torch.linspace(0.1, 1, n)[k] in float32: from the nearer end, fused. */
@@ -221,5 +213,52 @@ void sheaf__quantise_rows(uint8_t *codes, float *scb, const void *x, sheaf_dtype
     const unsigned before = sheaf__mode_set(SHEAF__MERGE_MODE);
     for (int64_t r = 0; r < rows; r++)
         quantise_row(k, codes + r * cols, &scb[r], x, from, r * cols, cols);
+    sheaf__mode_set(before);
+}
+
+/* ---- by groups ---- */
+
+static __attribute__((noinline)) void quantise_group(const sheaf__kernels *k, uint8_t *codes,
+                                                     float *scale, uint8_t *zero, const float *x,
+                                                     int64_t n, float most)
+{
+    const float size = k->largest(x, n);
+    float low = -size, high = size, middle = most == 15 ? 8 : 0;
+    if (zero != NULL && isfinite(size)) {
+        low = high = 0;
+        for (int64_t i = 0; i < n; i++) {
+            low = x[i] < low ? x[i] : low;
+            high = x[i] > high ? x[i] : high;
+        }
+    }
+    *scale = sheaf__from_f16(sheaf__f16((high - low) / most));
+    if (*scale == 0)
+        *scale = 0x1p-24f; /* the least that there is: programs divide by it */
+    if (zero != NULL) {
+        const float at = rintf(-low / *scale);
+        *zero = (uint8_t)(middle = at < most ? at : most);
+    }
+    const float first = most == 15 ? 0 : -128, last = first + most;
+    for (int64_t i = 0; i < n && isfinite(*scale); i++) {
+        const float y = rintf(x[i] / *scale) + middle;
+        codes[i] = (uint8_t)(int)(y < first ? first : y > last ? last : y);
+    }
+}
+
+void sheaf__quantise_groups(uint8_t *codes, float *scales, uint8_t *zeros, const void *x,
+                            sheaf_dtype from, int64_t n, int64_t block, sheaf__codes kind)
+{
+    const sheaf__kernels *k = best();
+    const unsigned before = sheaf__mode_set(SHEAF__MERGE_MODE);
+    float wide[CHUNK];
+    for (int64_t i = 0, g = 0; i < n; i += block, g++) {
+        const float *values = (const float *)x + i;
+        if (from != SHEAF_F32) {
+            k->widen(wide, (const uint16_t *)x + i, from, block);
+            values = wide;
+        }
+        quantise_group(k, codes + i, &scales[g], zeros != NULL ? &zeros[g] : NULL, values, block,
+                       kind == SHEAF__INT8 ? 255 : 15);
+    }
     sheaf__mode_set(before);
 }

@@ -17,9 +17,6 @@
  *   absmax   [ceil(n / block)] the largest size of each block; NaN where one is NaN */
 void sheaf__quantise4(uint8_t *codes, float *absmax, const void *x, sheaf_dtype from, int64_t n,
                       int64_t block, sheaf__codes kind);
-/* sheaf__pack4 - n codes two a byte, the first in the upper half; after an odd one the code of 0 is
- * the last. */
-void sheaf__pack4(uint8_t *packed, const uint8_t *codes, int64_t n, sheaf__codes kind);
 
 /* ---- 8 bits by blocks, of bitsandbytes' dynamic maps ---- */
 
@@ -46,11 +43,29 @@ void sheaf__double_scales(uint8_t *codes, float *nested, float *offset, const fl
 
 /* ---- int8 by rows ---- */
 
+/* sheaf__quant_of_rows - bitsandbytes' int8, whose scale is fl(SCB * fl(1/127)). */
+static inline bool sheaf__quant_of_rows(const sheaf__quant *q)
+{
+    return q->codes == SHEAF__INT8 && q->block == 0;
+}
+
 /* sheaf__quantise_rows - x [rows, cols] dense, of type `from`, is rounded to float16; codes
  * [rows, cols] of INT8, scb [rows] the largest size of each row. The scales of such a form in
  * training are sheaf__int8_scale(scb). */
 void sheaf__quantise_rows(uint8_t *codes, float *scb, const void *x, sheaf_dtype from, int64_t rows,
                           int64_t cols);
+
+/* ---- 4 and 8 bits by groups: GPTQ and AWQ ---- */
+
+/* sheaf__quantise_groups - n numbers of type `from` to the nearest code of each group of `block`, a
+ * part of 4096: x / scale + zero, to nearest even, where scales are rounded to float16 beforehand.
+ *   codes    [n] of INT4, or of INT8
+ *   scales   [n / block], of float16's numbers; NaN or infinity where x has such numbers, or larger
+ *            ones
+ *   zeros    [n / block], so that the group's least and largest number, and 0, are between the
+ * ends; NULL: symmetric, twice the largest size over 15, or over 255 */
+void sheaf__quantise_groups(uint8_t *codes, float *scales, uint8_t *zeros, const void *x,
+                            sheaf_dtype from, int64_t n, int64_t block, sheaf__codes kind);
 
 /* ---- codes to numbers ---- */
 

@@ -106,12 +106,33 @@ TEST(test_quantise__a_code_by_hand)
     sheaf__quantise4(codes, absmax, x, SHEAF_F32, 32, 32, SHEAF__FP4);
     const uint8_t fp4[5] = { 5, 11, 0, 1, 0 };
     CHECK_BYTES("fp4", codes, fp4, 5);
-    uint8_t packed[2];
-    sheaf__pack4(packed, want, 3, SHEAF__NF4);
-    assert_int_equal(packed[0], 0xc0);
-    assert_int_equal(packed[1], 0x77);
-    sheaf__pack4(packed, want, 1, SHEAF__FP4);
-    assert_int_equal(packed[0], 0xc0);
+}
+
+/* Of 32: -3 and 4.5 are the ends, so that a symmetric step is 0.6 and another 0.5. */
+TEST(test_quantise__groups_by_hand)
+{
+    static const struct {
+        sheaf__codes kind;
+        bool zeros;
+        float scale;
+        uint8_t zero, want[5];
+    } rows[] = {
+        { SHEAF__INT4, false, 0x1.334p-1f, 0, { 15, 3, 8, 9, 8 } },
+        { SHEAF__INT4, true, 0.5f, 6, { 15, 0, 6, 7, 6 } },
+        { SHEAF__INT8, false, 0x1.214p-5f, 0, { 127, 0xab, 0, 16, 0 } },
+    };
+    float x[96] = { [32] = 4.5f, -3, 0, 0.55f, -0.01f };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        uint8_t codes[96], zeros[3] = { 0 };
+        float scales[3];
+        x[64] = INFINITY;
+        sheaf__quantise_groups(codes, scales, rows[i].zeros ? zeros : NULL, x, SHEAF_F32, 96, 32,
+                               rows[i].kind);
+        assert_true(scales[0] == 0x1p-24f &&
+                    codes[0] == (rows[i].want[2] == 6 ? 0 : rows[i].want[2]));
+        assert_true(scales[1] == rows[i].scale && zeros[1] == rows[i].zero && isinf(scales[2]));
+        CHECK_BYTES("codes", codes + 32, rows[i].want, 5);
+    }
 }
 
 /* The library divides there, and multiplies by a rounded inverse in whole blocks: next to a
