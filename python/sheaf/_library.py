@@ -6,9 +6,9 @@ import ctypes
 import os
 import threading
 import weakref
-from ctypes import c_char_p
+from ctypes import POINTER, c_char_p
 from pathlib import Path
-from typing import Any, Dict, Optional, Sequence, Union
+from typing import Any, Dict, Mapping, Optional, Sequence, Union
 
 from . import _structs as c
 from .errors import BY_CODE, Error, spelled
@@ -75,6 +75,37 @@ def dtype_number(name: Optional[str]) -> int:
     if number < 0:
         raise ValueError(f"dtype={name!r}: float32, bfloat16 or float16")
     return int(number)
+
+
+CHOICES: Dict[str, Sequence[str]] = {
+    "mode": ("like-peft", "like-peft-safe"),
+    "quantize": ("nf4", "nf4-double", "int8"),
+    "sums": ("pairs", "tiles", "mma8", "mma16"),
+    "table": ("ranks", "methods"),
+}
+
+
+def options(struct: Any, given: Mapping[str, Any], call: Any = None, **others: Any) -> Any:
+    """A struct of options: of `given`, a function's arguments by their names, those that are its fields; the events and
+    the control are those of the call."""
+    fields = dict(others)
+    for name, kind in struct._fields_:
+        if name in others:
+            continue
+        if call is not None and name in ("events", "control"):
+            fields[name] = getattr(call, name)
+        elif name in given:
+            value = given[name]
+            if name == "dtype":
+                value = dtype_number(value)
+            elif name in CHOICES:
+                value = chosen(name, value, CHOICES[name])
+            elif kind is c_char_p:
+                value = encoded(value)
+            elif kind is POINTER(c_char_p):
+                value = texts(name, value)
+            fields[name] = value
+    return struct(**fields)
 
 
 def error_of(status: Optional[int]) -> Optional[Error]:
@@ -146,4 +177,4 @@ def facts(struct: Any) -> Dict[str, Any]:
     return out
 
 
-__all__ = ["Held", "NAME", "StrPath", "check", "chosen", "decoded", "dtype_number", "encoded", "error_of", "facts", "lib", "texts"]
+__all__ = ["CHOICES", "Held", "NAME", "StrPath", "check", "chosen", "decoded", "encoded", "error_of", "facts", "lib", "options", "texts"]

@@ -10,13 +10,12 @@ from typing import Any, Callable, List, Mapping, Optional, Sequence, Tuple, Unio
 from . import _structs as c
 from . import arrays
 from ._call import Call
-from ._library import Held, StrPath, check, chosen, decoded, dtype_number, encoded, lib, texts
+from ._library import Held, StrPath, check, decoded, encoded, lib, options, texts
 from .errors import ArgumentError
 from .keywords import strict
-from .weights import QUANTIZE, OnEvent
+from .weights import OnEvent
 
 ENDINGS = ("length", "token", "text", "stopped")
-SUMS = ("pairs", "tiles", "mma8", "mma16")
 
 # A text to continue or to ask; ids of tokens; the messages of a conversation.
 Prompt = Union[str, Sequence[int], Sequence[Mapping[str, Any]]]
@@ -112,27 +111,7 @@ class Model:
     ) -> None:
         # The model sends events until it is closed, so it keeps the call that takes them.
         self._call = Call(on_event)
-        how = c.sheaf_model_open_options(
-            model=encoded(model),
-            adapter=encoded(adapter),
-            config=encoded(config),
-            tokenizer=encoded(tokenizer),
-            prompt_template=encoded(prompt_template),
-            asks=-1 if raw else 1,
-            dtype=dtype_number(dtype),
-            tp=tp,
-            threads=threads,
-            place=encoded(place),
-            positions=positions,
-            force=force,
-            events=self._call.events,
-            slices=slices,
-            sums=chosen("sums", sums, SUMS),
-            dp=dp,
-            date=encoded(date),
-            device=encoded(device),
-            quantize=chosen("quantize", quantize, QUANTIZE),
-        )
+        how = options(c.sheaf_model_open_options, locals(), self._call, asks=-1 if raw else 1)
         at = ctypes.c_void_p()
         self._call.run(
             lambda: lib.sheaf_model_open(ctypes.byref(at), ctypes.byref(how)), lambda: lib.sheaf_model_close(at)
@@ -223,33 +202,19 @@ class Model:
         def said(_context: Any, prompt: int, text: bytes) -> None:
             call.guarded(None, lambda: hear(prompt, decoded(text)))
 
-        options = c.sheaf_model_generate_options(
-            max_new=max_new,
-            temperature=temperature,
-            top_k=top_k,
-            top_p=top_p,
-            repetition_penalty=repetition_penalty,
-            seed=seed,
-            control=call.control,
-            stop=texts("stop", stop),
+        kind = c.sheaf_model_generate_options
+        how = options(
+            kind,
+            locals(),
+            call,
+            images=None,  # of the prompts, above
             nstop=len(stop),
-            logprobs=logprobs,
-            top_logprobs=top_logprobs,
-            system=encoded(system),
-            model_defaults=model_defaults,
             program_defaults=model_defaults,
             sampled=0 if greedy is None else -1 if greedy else 1,
-            as_long_as_fits=as_long_as_fits,
-            batch=batch,
-            max_length=max_length,
-            events=call.events,
+            on_text=c.callback(kind, "on_text")(said if on_text is not None else 0),
         )
-        if on_text is not None:
-            options.on_text = c.callback(c.sheaf_model_generate_options, "on_text")(said)
         with self._held as at:
-            call.run(
-                lambda: lib.sheaf_model_generate_all(out, at, array, count, ctypes.byref(options)), free, self._call
-            )
+            call.run(lambda: lib.sheaf_model_generate_all(out, at, array, count, ctypes.byref(how)), free, self._call)
         return [Answer(answer or 0) for answer in out]
 
     def generate(self, prompt: Prompt, *, images: Sequence[StrPath] = (), **how: Any) -> Answer:

@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple, Unio
 
 from . import _structs as c
 from ._call import Call, Step, copied
-from ._library import StrPath, chosen, decoded, encoded, lib
+from ._library import StrPath, decoded, encoded, lib, options
 from .weights import OnEvent
 
 Setting = Union[None, str, bool, int, float, Sequence[Union[str, int, float]], "StrPath"]
@@ -65,7 +65,10 @@ class Trained:
 
 
 def _options(
-    on_step: Optional[Callable[[Step], Optional[bool]]], on_event: OnEvent, settings: Mapping[str, Setting], **fields: Any
+    on_step: Optional[Callable[[Step], Optional[bool]]],
+    on_event: OnEvent,
+    settings: Mapping[str, Setting],
+    given: Mapping[str, Any],
 ) -> Tuple[Call, Any]:
     call = Call(on_event)
     heard = on_step or (lambda _step: True)
@@ -74,13 +77,8 @@ def _options(
         said = copied(Step, c.sheaf_event_step.from_address(step))
         return call.guarded(False, lambda: heard(said) is not False)
 
-    return call, c.sheaf_run_train_options(
-        settings=encoded(recipe(settings)),
-        step=c.callback(c.sheaf_run_train_options, "step")(step_done),
-        events=call.events,
-        control=call.control,
-        **fields,
-    )
+    kind = c.sheaf_run_train_options
+    return call, options(kind, given, call, settings=encoded(recipe(settings)), step=c.callback(kind, "step")(step_done))
 
 
 def train(
@@ -113,19 +111,7 @@ def train(
     settings: the flags of `sheaf train`, with their defaults: method="lora", lora_rank=8, lr=1e-4 (docs/cli.md)
     """
     report = c.sheaf_run_train_report()
-    call, how = _options(
-        on_step,
-        on_event,
-        settings,
-        out=encoded(out),
-        model=encoded(model),
-        data=encoded(data),
-        steps=steps,
-        resume=resume,
-        tp=tp,
-        threads=threads,
-        force=force,
-    )
+    call, how = _options(on_step, on_event, settings, locals())
 
     def release() -> None:
         lib.sheaf_run_train_report_release(ctypes.byref(report))
@@ -136,9 +122,6 @@ def train(
         return Trained(text=decoded(report.text), figures=json.loads(decoded(report.json)), **known)
     finally:
         release()
-
-
-TABLES = ("ranks", "methods")
 
 
 def plan(
@@ -175,20 +158,11 @@ def plan(
     on_event: called with each Event; default: notes and warnings go to the logger "sheaf"
     settings: the flags of `sheaf train`, with their defaults: method="lora", lora_rank=8 (docs/cli.md)
     """
+    how = options(c.sheaf_plan_options, locals())
+    call, run = _options(None, on_event, settings, locals())
     out = ctypes.c_void_p()
-    call, options = _options(None, on_event, settings, model=encoded(model), data=encoded(data), tp=tp, threads=threads)
-    how = c.sheaf_plan_options(
-        memory=memory,
-        place=encoded(place),
-        max_new=max_new,
-        images=encoded(images),
-        time=time,
-        trial=trial,
-        first_step=first_step,
-        table=chosen("table", table, TABLES),
-    )
     call.run(
-        lambda: lib.sheaf_run_plan(ctypes.byref(out), ctypes.byref(options), ctypes.byref(how)),
+        lambda: lib.sheaf_run_plan(ctypes.byref(out), ctypes.byref(run), ctypes.byref(how)),
         lambda: lib.sheaf_needs_free(out),
     )
     try:

@@ -10,17 +10,15 @@ from typing import Any, Callable, Iterator, List, Optional, Sequence, Tuple
 from . import _structs as c
 from . import arrays
 from ._call import Call, Event, copied
-from ._library import Held, StrPath, check, chosen, decoded, dtype_number, encoded, facts, lib, texts
+from ._library import CHOICES, Held, StrPath, check, chosen, decoded, encoded, facts, lib, options
 from .errors import Unsupported, spelled
 from .keywords import strict
 
 OnEvent = Optional[Callable[[Event], None]]
-QUANTIZE = ("nf4", "nf4-double", "int8")
 PACKED = ("gptq", "gptq-8", "awq")  # of files in hf alone
 BLOCKS = ("q8_0", "q4_k_m", "q5_k_m", "q6_k")  # of files in GGUF alone
 KINDS = ("model", "adapter", "checkpoint", "run", "file")
 SEVERITIES = ("note", "warning", "defect")
-MODES = ("like-peft", "like-peft-safe")
 
 
 @dataclass(frozen=True)
@@ -42,7 +40,7 @@ class Weights(Mapping[str, Tensor]):
 
     def __init__(self, path: StrPath, dialect: Optional[str] = None, config: Optional[StrPath] = None) -> None:
         at = ctypes.c_void_p()
-        how = c.sheaf_weights_options(dialect=encoded(dialect), config=encoded(config))
+        how = options(c.sheaf_weights_options, locals())
         check(lib.sheaf_weights_open(ctypes.byref(at), encoded(path), ctypes.byref(how)))
         self._held = Held(self, "these weights are", at, lib.sheaf_weights_close)
         it = c.sheaf_weights_facts()
@@ -183,16 +181,7 @@ def verify(
     """
     out = ctypes.c_void_p()
     call = Call(on_event)
-    how = c.sheaf_weights_verify_options(
-        quick=quick,
-        dialect=encoded(dialect),
-        config=encoded(config),
-        also=texts("also", also),
-        base=encoded(base),
-        threads=threads,
-        events=call.events,
-        control=call.control,
-    )
+    how = options(c.sheaf_weights_verify_options, locals(), call)
     where = encoded(path)
     call.run(
         lambda: lib.sheaf_weights_verify(ctypes.byref(out), where, ctypes.byref(how)),
@@ -286,32 +275,11 @@ def convert(
     """
     report = c.sheaf_weights_convert_report()
     call = Call(on_event)
-    how = c.sheaf_weights_convert_options(
-        src=encoded(src),
-        also=texts("also", also),
-        dst=encoded(dst),
-        to=encoded(to),
-        config=encoded(config),
-        model_class=encoded(model_class),
-        adapter=encoded(adapter),
-        base=encoded(base),
-        lora_alpha=lora_alpha,
-        own_lora=own_lora,
-        dtype=dtype_number(dtype),
-        tp=tp,
-        slices=slices,
-        step=step,
-        shard_bytes=shard_bytes,
-        optimizer=optimizer,
-        drop_unread=drop_unread,
-        threads=threads,
-        events=call.events,
-        control=call.control,
-        quantize=chosen("quantize", quantize, QUANTIZE + PACKED + BLOCKS),
-        dequantize=dequantize,
-        modelfile=modelfile,
-        group_size=group_size,
-        **{"from": encoded(dialect)},
+    how = options(
+        c.sheaf_weights_convert_options,
+        {**locals(), "from": dialect},
+        call,
+        quantize=chosen("quantize", quantize, (*CHOICES["quantize"], *PACKED, *BLOCKS)),
     )
     call.run(lambda: lib.sheaf_weights_convert(ctypes.byref(report), ctypes.byref(how)))
     converted: Converted = copied(Converted, report)
@@ -387,25 +355,12 @@ def merge(
         raise ValueError(f"weights: {len(adapters)} numbers, one for each adapter, not {len(weights)}")
     report = c.sheaf_weights_merge_report()
     call = Call(on_event)
-    how = c.sheaf_weights_merge_options(
-        base=encoded(base),
-        adapters=texts("adapters", adapters),
+    how = options(
+        c.sheaf_weights_merge_options,
+        locals(),
+        call,
         nadapters=len(adapters),
-        dst=encoded(dst),
-        config=encoded(config),
-        combine=encoded(combine),
         weights=None if weights is None else (ctypes.c_double * len(weights))(*weights),
-        adapter_only=adapter_only,
-        mode=chosen("mode", mode, MODES),
-        to=encoded(to),
-        tp=tp,
-        dtype=dtype_number(dtype),
-        threads=threads,
-        events=call.events,
-        control=call.control,
-        quantize=chosen("quantize", quantize, QUANTIZE),
-        plain_base=plain_base,
-        requantize=requantize,
     )
     call.run(lambda: lib.sheaf_weights_merge(ctypes.byref(report), ctypes.byref(how)))
     merged: Merged = copied(Merged, report)
