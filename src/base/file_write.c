@@ -37,7 +37,7 @@ sheaf_status *sheaf__io_fail(int error, const char *path, const char *doing)
     if (left >= 0)
         sheaf_found(st, "%s; %.1f MB are free there", strerror(error), left / 1e6);
     return sheaf_try_this(st, "free space on that file system or write to another; "
-                              "what was complete before is untouched");
+                              "files that were complete before are untouched");
 }
 
 /* A call that gives 0, or -1 with errno; again while a signal interrupts it: 0, or the error

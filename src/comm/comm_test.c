@@ -451,7 +451,7 @@ static void test_comm__a_piece_that_is_too_short_is_an_error(void **state)
     post.lost = 1;
     run_posted(st, 2);
     post.lost = post.largest = post.pieces = post.over = 0;
-    CHECK_FAILS(st[1], SHEAF_E_PEER, "rank 0: what it sends to rank 1 | 1000 bytes | 999 bytes");
+    CHECK_FAILS(st[1], SHEAF_E_PEER, "rank 0: its message to rank 1 | 1000 bytes | 999 bytes");
     assert_non_null(st[0]);
     sheaf_status_free(st[0]);
 }

@@ -125,7 +125,7 @@ static sheaf_status *lose(mesh *m, int rank, int error, const char *doing)
 static sheaf_status *wrong_size(mesh *m, int rank, uint64_t expected, uint64_t found)
 {
     sheaf_status *st =
-        sheaf_fail(SHEAF_E_PEER, "%s: what it sends to rank %d",
+        sheaf_fail(SHEAF_E_PEER, "%s: its message to rank %d",
                    sheaf__comm_name((char[SHEAF__RANK_NAME]){ 0 }, &m->comm, rank), m->comm.rank);
     sheaf_expected(st, "%llu bytes", (unsigned long long)expected);
     return broken(m, sheaf_found(st, "%llu bytes", (unsigned long long)found));

@@ -40,7 +40,7 @@ sheaf_status *sheaf__data_too_long(const sheaf_data_options *options, int64_t co
     return given ? sheaf_try_this(st, "`seq %" PRId64 "`, or split these records%s", longest, what)
                  : sheaf_try_this(st,
                                   "split these records%s; `seq %" PRId64
-                                  "` goes beyond what the model was made for",
+                                  "` is more than the model was trained for",
                                   what, longest);
 }
 

@@ -148,7 +148,7 @@ static sheaf_status *take_shifted(sheaf__tensors *in, const char *name, int64_t 
                both = sheaf__safetensors_find(in->file, known[LABELS].name) != NULL;
     if (both && !last && data->label[index + 1] != value)
         return sheaf_expected(sheaf__tensors_bad_value(in, name, index, value),
-                              "%" PRId32 ", what labels says of the position behind it",
+                              "%" PRId32 ", the label of the position behind it",
                               data->label[index + 1]);
     if (both && last)
         return NULL;

@@ -196,7 +196,7 @@ TEST(test_positions__beyond_the_model_are_refused_or_warned_of)
     CHECK_FAILS(
         sheaf_data_open(&data, file, &options), SHEAF_E_DATA,
         "line 2 | at most 10 tokens, the model's max_position_embeddings | 12 tokens; 2 lines are longer than max_position_embeddings, the "
-        "longest has 12 | split these records, or say what becomes of them: `on-long cut` or `on-long skip`; `seq 12` goes beyond what the model was made for");
+        "longest has 12 | split these records, or say what becomes of them: `on-long cut` or `on-long skip`; `seq 12` is more than the model was trained for");
     assert_string_equal(said, "");
     options.seq = 12;
     CHECK_OK(sheaf_data_open(&data, file, &options));

@@ -74,7 +74,7 @@ static sheaf_status *converse(json_t **out, json_t *record, json_t *prompt, json
         st = sheaf__bad_field(name, "messages that both sides begin with, the prompt", "none");
     else if (is_answer(json_array_get(prompt, json_array_size(prompt) - 1)))
         st = sheaf__bad_field("prompt", "a user's message at its end, or a tool's",
-                              "the assistant's: what it continues is not known");
+                              "the assistant's");
     const size_t all = json_array_size(prompt) + json_array_size(answer);
     for (size_t i = 0; i < json_array_size(prompt) && st == NULL; i++) {
         json_t *one = json_copy(json_array_get(prompt, i));

@@ -369,7 +369,7 @@ static const struct {
     { "{" LISTS(ASK "," SAY("Yes.") "," ASK "," SAY("No."), ASK "," SAY("Yes.")) "}",
       "field 'prompt' | a user's message at its end, or a tool's" },
     { "{\"prompt\": [" ASK "," SAY("Well,") "], " BOTH "}",
-      "field 'prompt' | a user's message at its end, or a tool's | the assistant's: what it continues" },
+      "field 'prompt' | a user's message at its end, or a tool's | the assistant's" },
     { "{\"messages\": [" ASK "," SAY("Well,") "," SAY("Yes.") "], \"rejected_response\": \"No.\"}",
       "field 'prompt' | a user's message at its end" },
     { "{\"messages\": [], \"rejected_response\": \"No.\"}", "field 'messages' | an answer behind" },

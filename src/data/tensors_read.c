@@ -157,7 +157,8 @@ sheaf_status *sheaf__pixels_check(const float *pixels, const sheaf_safetensors_e
                 isnan(pixels[i])   ? "nan"
                 : pixels[i] < 0.0f ? "-inf"
                                    : "inf");
-    return sheaf_try_this(st, "what made this file wrote them there: make this picture again");
+    return sheaf_try_this(st,
+                          "the program that made this file wrote them: make this picture again");
 }
 
 sheaf_status *sheaf__tensors_stack(sheaf__tensors *in, const char *name, int tower, int64_t images,

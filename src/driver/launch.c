@@ -299,7 +299,7 @@ static sheaf_status *cut_short(void)
     sheaf_expected(st, "each to begin, and to come to its end");
     sheaf_found(st,
                 "one that could not be started, was killed, or whose machine is gone; all ended");
-    return sheaf_try_this(st, "what stands above; --hosts, and ssh to each without a password; the "
+    return sheaf_try_this(st, "the lines above; --hosts, and ssh to each without a password; the "
                               "kernel's log, where memory ran out");
 }
 

@@ -15,7 +15,7 @@ enum {
     FIRST_STEP = 1 << 16,
 };
 static const int64_t MOST_HEADER = (int64_t)1 << 30;
-static const char memory_for[] = "what a GGUF file says of itself";
+static const char memory_for[] = "the keys of a GGUF file";
 
 typedef struct reading {
     sheaf__gguf *file;

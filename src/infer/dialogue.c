@@ -391,7 +391,7 @@ static sheaf_status *check_own(const sheaf__dialogue *d, const char *path)
     if (st != NULL || sheaf__hash_equal(now, d->held))
         return st;
     st = sheaf_fail(SHEAF_E_DATA, "%s", path);
-    sheaf_expected(st, "what this conversation saved there, or was loaded from");
+    sheaf_expected(st, "the file that this conversation saved, or was loaded from");
     sheaf_found(st, "something that another one wrote meanwhile");
     return sheaf_try_this(st, "another name");
 }

@@ -45,7 +45,7 @@ sheaf_status *sheaf__prefix_cache_reserve(sheaf__prefix_cache *prefix, int64_t l
     prefix->position = malloc(rows * sizeof *prefix->position);
     prefix->kind = malloc(rows);
     if (prefix->ids == NULL || prefix->position == NULL || prefix->kind == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "what was read, %lld positions", (long long)length);
+        return sheaf_fail(SHEAF_E_MEMORY, "cache of the prompt, %lld positions", (long long)length);
     prefix->length = length;
     return NULL;
 }

@@ -39,7 +39,7 @@ static sheaf_status *differs(const compared *c, const char *name, const char *is
     if (is != NULL)
         sheaf_expected(st, "%s, as the config of `adapter %s` has it", is, c->o->adapter);
     else
-        sheaf_expected(st, "what the config of `adapter %s` has", c->o->adapter);
+        sheaf_expected(st, "the value in the config of `adapter %s`", c->o->adapter);
     sheaf_found(st, "%s", said_so == NULL ? "another" : said_so);
     free(said_so);
     return sheaf_try_this(st,

@@ -10,7 +10,7 @@
 #include "schema/family.h"
 #include "train/consistency.h"
 
-static const char memory_for[] = "what processes compare";
+static const char memory_for[] = "facts that processes compare";
 
 /* Adds the hash of a text that is long or has several lines. */
 static void add_hash(sheaf_text *t, const char *name, const char *text)

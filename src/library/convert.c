@@ -124,7 +124,7 @@ static sheaf_status *convert_run(sheaf_weights_convert_report *r,
                               how->src);
     if (how->adapter != NULL)
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`adapter`"),
-                              "none: SRC is a checkpoint of training, which has what it trained");
+                              "none: SRC is a checkpoint of training, which holds its own result");
     if (peft && !adapter) {
         sheaf_status *st = sheaf_found(
             sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`to %s`", to->name), "a run of method lora"),

@@ -259,7 +259,7 @@ static sheaf_status *check_reach(const sheaf_config *config, const sheaf__prompt
                        sheaf_config_position_key(config));
         return sheaf_try_this(sheaf_found(st, "%" PRId64, n),
                               "a shorter one; `max-length %" PRId64
-                              "` goes beyond what the model was made for",
+                              "` is more than the model was trained for",
                               n + max_new);
     }
     const int64_t end = max_length > 0 && most + max_new > max_length ? max_length : most + max_new;

@@ -123,7 +123,7 @@ sheaf_status *sheaf_weights_read(void *dst, size_t bytes, const sheaf_weights *w
         ((size_t)rows * (size_t)columns * (size_t)sheaf_dtype_bits(e->dtype) + 7) / 8;
     if (bytes != size)
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "'%s'", name),
-                                          "room of %zu bytes, what %lld rows take", size,
+                                          "room of %zu bytes, the size of %lld rows", size,
                                           (long long)rows),
                            "%zu", bytes);
     return rows == 0 || columns == 0

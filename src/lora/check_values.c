@@ -48,7 +48,7 @@ static sheaf_status *check_tensor(sheaf_source *adapter, const sheaf_source_entr
                 sheaf_found(sheaf_expected(st, "finite numbers"), "Inf or NaN");
                 sheaf_try_this(
                     st,
-                    "an adapter from before its training went wrong; sheaf verify names what else is not finite");
+                    "an adapter from before its training went wrong; sheaf verify names all numbers that are not finite");
             }
         }
     return st;

@@ -296,7 +296,8 @@ static sheaf_status *excludes_nothing(const sheaf_schema *schema, const char *it
             continue;
         sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "module to exclude '%s'", item);
         sheaf_found(sheaf_expected(st, "a module with weights"), "one around others, as %s", path);
-        return sheaf_try_this(st, "an expression for what is inside: \"(.*\\.)?%s\\..*\"", item);
+        return sheaf_try_this(st, "an expression for the modules inside: \"(.*\\.)?%s\\..*\"",
+                              item);
     }
     return sheaf__lora_no_module(schema, "module to exclude", item);
 }

@@ -38,7 +38,7 @@ sheaf_status *sheaf__appended_sync(sheaf__appended *file)
         return sheaf__no_memory(file->path);
     const int error = sheaf__appended_write(file);
     if (error != 0)
-        return sheaf_try_this(sheaf__io_fail(error, file->path, "writing what steps report"),
+        return sheaf_try_this(sheaf__io_fail(error, file->path, "writing metrics of steps"),
                               "make room on the disk; nothing is lost yet");
     if (fdatasync(file->fd) != 0)
         return sheaf__io_fail(errno, file->path, "writing to disk");

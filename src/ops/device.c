@@ -402,7 +402,7 @@ static sheaf_status *borrow_elsewhere(void *host, sheaf__device *device, size_t 
 {
     void *copy = malloc(bytes + 1);
     if (copy == NULL)
-        return sheaf__no_memory("a copy of what lies elsewhere");
+        return sheaf__no_memory("a copy of offloaded memory");
     sheaf_status *st =
         reads ? device->elsewhere->move(device->elsewhere->self, from, copy, bytes, false) : NULL;
     if (st == NULL)

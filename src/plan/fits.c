@@ -98,7 +98,7 @@ static sheaf_status *judge_units(const sheaf_plan *plan, const char *what, sheaf
     }
     const sheaf_memory kind = most_of(plan, how, &bytes);
     st = sheaf_fail(SHEAF_E_MEMORY, "memory of GPU %d for %s", unit, what);
-    sheaf_expected(st, "at most %s, without what the driver takes", left);
+    sheaf_expected(st, "at most %s, without the driver's own memory", left);
     sheaf_found(st, "%s needed, most of it %s", need, sheaf_plan_kind(kind));
     return sheaf_try_this(st,
                           "more GPUs (`device cuda` with a larger `tp`), %s; sheaf plan --device "
@@ -135,8 +135,8 @@ static sheaf_status *judge(sheaf_status *planned, const sheaf_plan *plan, const 
     sheaf__number_bytes(need, (uint64_t)more);
     sheaf__number_bytes(left, (uint64_t)m.left);
     sheaf__number_bytes(most, (uint64_t)bytes);
-    const char *where = m.by_group ? "what its control group leaves to this process"
-                                   : "what this machine has available";
+    const char *where =
+        m.by_group ? "the limit of its control group" : "the available memory of this machine";
     if (how->force) {
         sheaf_warn(how->events, "%s needs %s of memory, %s is %s; it starts all the same (`force`)",
                    what, need, where, left);

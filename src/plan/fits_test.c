@@ -124,11 +124,12 @@ TEST(test_fits__what_is_left_is_enough_or_not)
         CHECK_OK(with[i](&m));
         m.left = need - 1;
         CHECK_FAILS(with[i](&m), SHEAF_E_MEMORY, what[i]);
-        CHECK_FAILS(with[i](&m), SHEAF_E_MEMORY, "this machine has available");
+        CHECK_FAILS(with[i](&m), SHEAF_E_MEMORY, "the available memory of this machine");
         m.held = 1; /* memory held already is not needed again */
         CHECK_OK(with[i](&m));
         m = (sheaf__memory){ .left = 5 << 20, .by_group = true };
-        CHECK_FAILS(with[i](&m), SHEAF_E_MEMORY, "at most 5.00 MiB, what its control group leaves");
+        CHECK_FAILS(with[i](&m), SHEAF_E_MEMORY,
+                    "at most 5.00 MiB, the limit of its control group");
     }
 }
 
@@ -176,7 +177,8 @@ TEST(test_fits__force_makes_it_a_warning)
     const sheaf__memory m = { .left = 5 << 20 };
     CHECK_OK(train_with(&m, true, &(sheaf_events){ hear, warning }));
     assert_non_null(strstr(
-        warning, "this machine has available is 5.00 MiB; it starts all the same (`force`)"));
+        warning,
+        "the available memory of this machine is 5.00 MiB; it starts all the same (`force`)"));
 }
 
 /* A run holds its planned memory from the start, unless it was forced. */

@@ -210,7 +210,7 @@ sheaf_status *sheaf__plan_inputs_open(sheaf__plan_inputs *q, const sheaf_events 
                                    &q->selection));
     if (st == NULL && o->data != NULL && o->data[0] != '\0') {
         if (q->images_text != NULL && !q->warned)
-            sheaf_note(events, "`images %s` has no effect: the data say what they hold",
+            sheaf_note(events, "`images %s` has no effect: the data have pictures of their own",
                        q->images_text);
         st = sheaf__run_tokenizer_open(&q->tokenizer, o, &q->opened);
         q->o.tokens_in = q->tokenizer.folder;

@@ -7,8 +7,8 @@
 #include "tape/trained.h"
 
 /* The advice: --lr cannot change when a run is resumed. */
-#define SHEAF__BEGIN_ANEW                                                                                      \
-    "begin anew with a smaller `lr`, or with `clip`, from the start or from what an earlier checkpoint holds " \
+#define SHEAF__BEGIN_ANEW                                                                           \
+    "begin anew with a smaller `lr`, or with `clip`, from the start or from an earlier checkpoint " \
     "(docs/resume.md)"
 
 /* sheaf__bad_trained - the first tensor of the set whose masters and moments, or `gradients`, are

@@ -88,7 +88,7 @@ sheaf_status *sheaf__consistency_lines(sheaf_comm *all, const char *mine)
     char *first = strdup(mine);
     sheaf__line_change d;
     char value[SHEAF__LINE_VALUE];
-    sheaf_status *st = first == NULL ? sheaf__no_memory("what processes compare") : NULL;
+    sheaf_status *st = first == NULL ? sheaf__no_memory("facts that processes compare") : NULL;
     st = sheaf__all_agree(all, st);
     TRY(st, sheaf__all_share(all, &first));
     if (st == NULL && sheaf__lines_differ(&d, first, mine, '\t')) {

@@ -259,7 +259,7 @@ static void warn_of_nothing(const sheaf__run *r, const sheaf__rank *rank, int64_
     else
         sheaf_warn(r->hooks->events,
                    "nothing was trained: no step of %" PRId64 " had a gradient and a learning rate "
-                   "above 0; does what is trained take part in what these data predict?",
+                   "above 0; do the trained tensors take part in the predictions for these data?",
                    steps);
 }
 

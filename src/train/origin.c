@@ -11,7 +11,7 @@
 #include "base/version.h"
 #include "lora/adapter.h"
 
-static const char memory_for[] = "what the run begins from";
+static const char memory_for[] = "the start of the run";
 
 /* ---- files ---- */
 

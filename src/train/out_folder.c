@@ -441,7 +441,7 @@ static sheaf_status *look(const char *name, const char *out, double wait)
         return st;
     st = sheaf_fail(SHEAF_E_ARG, "`out %s`", out);
     sheaf_expected(st, "a folder that the hosts of all processes see");
-    sheaf_found(st, "what the first process wrote into it is not there");
+    sheaf_found(st, "the file that the first process wrote is not there");
     return sheaf_try_this(st, "name a folder on a file system that all hosts share");
 }
 

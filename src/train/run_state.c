@@ -80,7 +80,7 @@ static sheaf_status *save_as(sheaf__run_state *s, sheaf_state_group group, const
     const int64_t at = s->state.count;
     if (asprintf(&s->name[at], "%s/%s", sheaf__state_groups[group], t->name) < 0) {
         s->name[at] = NULL;
-        return sheaf__no_memory("list of what is saved");
+        return sheaf__no_memory("list of saved tensors");
     }
     how.name = s->name[at];
     s->tensor[at] = how;
@@ -132,7 +132,7 @@ sheaf_status *sheaf__run_state_init(sheaf__run_state *s, const sheaf__rank *rank
     s->tensor = calloc(SHEAF_STATE_GROUPS * (size_t)set->count + 1, sizeof *s->tensor);
     s->name = calloc(SHEAF_STATE_GROUPS * (size_t)set->count + 1, sizeof *s->name);
     if (s->tensor == NULL || s->name == NULL)
-        return sheaf__no_memory("list of what is saved");
+        return sheaf__no_memory("list of saved tensors");
     for (int i = 0; i < set->count && st == NULL; i++)
         st = save_tensor(s, set->item[i]);
     s->state.tensor = s->tensor;

@@ -49,9 +49,9 @@ TEST(test_out__another_folder_is_noticed)
     for (int i = 0; i < 4; i++)
         snprintf(r.folder[i], sizeof r.folder[i], "%s", at(i == 2 ? "theirs" : "mine"));
     CHECK_OK(ask(&r, 2));
-    CHECK_FAILS(ask(&r, 4), SHEAF_E_ARG, "first process wrote into it is not there");
+    CHECK_FAILS(ask(&r, 4), SHEAF_E_ARG, "first process wrote is not there");
     snprintf(r.folder[2], sizeof r.folder[2], "%s", at("nowhere"));
-    CHECK_FAILS(ask(&r, 3), SHEAF_E_ARG, "first process wrote into it is not there");
+    CHECK_FAILS(ask(&r, 3), SHEAF_E_ARG, "first process wrote is not there");
     assert_int_equal(entries(at("mine")), 0);
     assert_int_equal(entries(at("theirs")), 0);
 }
@@ -90,7 +90,7 @@ TEST(test_out__the_file_lies_in_it)
     assert_int_equal(pthread_create(&thread, NULL, spy, folder), 0);
     snprintf(r.folder[0], sizeof r.folder[0], "%s", at("spied/deep/run"));
     snprintf(r.folder[1], sizeof r.folder[1], "%s", at("nowhere"));
-    CHECK_FAILS(ask(&r, 2), SHEAF_E_ARG, "first process wrote into it is not there");
+    CHECK_FAILS(ask(&r, 2), SHEAF_E_ARG, "first process wrote is not there");
     assert_int_equal(pthread_join(thread, (void **)&names), 0);
     assert_string_equal(names[0], "");
     assert_memory_equal(names[1], "seen-", 5);
@@ -110,7 +110,7 @@ TEST(test_out__before_it_is_there)
         snprintf(r.folder[i], sizeof r.folder[i], "%s",
                  at(i == 2 ? "theirs/deep/run" : "mine/deep/run"));
     CHECK_OK(ask(&r, 2));
-    CHECK_FAILS(ask(&r, 4), SHEAF_E_ARG, "first process wrote into it is not there");
+    CHECK_FAILS(ask(&r, 4), SHEAF_E_ARG, "first process wrote is not there");
     assert_int_equal(entries(at("mine")), 0);
     assert_int_equal(entries(at("theirs")), 0);
 }

@@ -230,7 +230,7 @@ sheaf_status *sheaf__usage_gather(sheaf__usage_total **out, sheaf__usage *s)
     const int ranks = sheaf_comm_ranks(s->grid->all);
     sheaf__usage_total *list = calloc((size_t)ranks, sizeof *list);
     sheaf_status *st =
-        sheaf_comm_agree(s->grid->all, list == NULL ? sheaf__no_memory("what ranks spent") : NULL);
+        sheaf_comm_agree(s->grid->all, list == NULL ? sheaf__no_memory("times of ranks") : NULL);
     if (st == NULL) {
         finish(s);
         list[sheaf_comm_rank(s->grid->all)] = s->all;

@@ -5,7 +5,7 @@
 mini=$work/mini
 "$sheaf" init "$SHEAF_SOURCE_ROOT/tests/data/configs/mini.json" "$mini" --seed 1 >/dev/null 2>&1 || fail "init of a model"
 for ((i = 0; i < 40; i++)); do printf '{"text": "row %d %0300d"}\n' $i $i; done >"$work/rows.jsonl"
-refused='expected: +at most [0-9.]+ [MG]iB, what (this machine has available|its control group leaves to this process).*found: +[0-9.]+ [GT]iB needed, [0-9.]+ [GT]iB of it'
+refused='expected: +at most [0-9.]+ [MG]iB, the (available memory of this machine|limit of its control group).*found: +[0-9.]+ [GT]iB needed, [0-9.]+ [GT]iB of it'
 how=(--model "$mini" --data "$work/rows.jsonl" --steps 1)
 
 runs "a micro-batch of a million rows" 3 "memory for this run.*$refused activations.*--force" train "${how[@]}" --out "$work/none" --micro-batch 1000000

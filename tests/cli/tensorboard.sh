@@ -40,5 +40,5 @@ if full 3; then fail "a disk that is full at the start"; else check "a disk that
 check "one that is full for a moment" full 6
 tags "loses no step" train/loss 3 "$work"/board/*
 same "and changes nothing" "$work/plain/adapter/adapter_model.safetensors" "$work/full/adapter/adapter_model.safetensors"
-if full 5+; then fail "a disk that stays full"; else check "one that stays full ends the run before a checkpoint" grep -q "writing what steps report" "$work/said"; fi
+if full 5+; then fail "a disk that stays full"; else check "one that stays full ends the run before a checkpoint" grep -q "writing metrics of steps" "$work/said"; fi
 finish

@@ -36,7 +36,7 @@ adapters() { # adapters NAME SPEC TARGETS SAVED PREFIX TOWER
     check "$name: and not the base ($before)" bash -c 'awk -v a="$1" -v b="$2" "BEGIN { exit !(a - b > 1e-3) }"' . "$before" "$merged"
     runs "$name: training goes on from the adapter" 0 'result' train --model "$model" --data "$work/data.json" --adapter "$work/$name-1/adapter" --out "$work/$name-more" --steps 1 --micro-batch 2 --lr 1e-3 --tp 2
     runs "$name: with the flags that made it, too" 0 'result' train "${flags[@]}" --adapter "$work/$name-1/adapter" --out "$work/$name-again"
-    runs "$name: not with others" 2 'sheaf: --modules-to-save .*what the config of --adapter' train "${flags[@]/$saved/embed_tokens}" --adapter "$work/$name-1/adapter" --out "$work/$name-other"
+    runs "$name: not with others" 2 'sheaf: --modules-to-save .*the value in the config of --adapter' train "${flags[@]/$saved/embed_tokens}" --adapter "$work/$name-1/adapter" --out "$work/$name-other"
 }
 
 adapters minicpmv minicpmv-tiny 'llm\..*layers\.\d+\.self_attn\.(q_proj|k_proj|v_proj)' embed_tokens,resampler,vpm llm.model vpm.encoder.layers.0.self_attn.q_proj.bias

@@ -290,7 +290,7 @@ static sheaf_status *find_target(const target **out, const sheaf_weights_convert
         return sheaf_try_this(
             sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`quantize`"),
                            "`to hf`, whose files can hold weights in 4 or 8 bits"),
-            "`to hf`; sheaf trains on what that writes");
+            "`to hf`; sheaf trains on its output");
     if (o->lora_alpha > 0 && !writes(*out, SHEAF_WRITES_ADAPTER))
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`lora-alpha`"), "`to peft`");
     if (o->modelfile && !(writes(*out, SHEAF_WRITES_BLOCKS) && writes(*out, SHEAF_WRITES_MODEL)))

@@ -73,5 +73,5 @@ sheaf_status *sheaf__merge_refuse_quantized(const sheaf__merge_plan *p, const ch
                 "quantized weights (%s)", p->quantized);
     return sheaf_try_this(
         st,
-        "the model that was quantized, in 16 or 32 bits, as BASE; what comes out can be quantized again");
+        "the model that was quantized, in 16 or 32 bits, as BASE; the result can be quantized again");
 }

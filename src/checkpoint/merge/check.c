@@ -42,7 +42,7 @@ static sheaf_status *compare_rows(sheaf__merge_workers *workers, sheaf_source *w
         return st;
     st = sheaf_fail(SHEAF_E_IO, "'%s', rows %" PRId64 " to %" PRId64, m->t->name, row0,
                     row0 + rows - 1);
-    sheaf_expected(st, "what was written to read back as computed");
+    sheaf_expected(st, "the written values to read back as computed");
     return sheaf_try_this(st, "this output is not kept; suspect memory or disk of this machine");
 }
 

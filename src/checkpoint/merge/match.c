@@ -75,7 +75,7 @@ static sheaf_status *refuse_second(const sheaf__merge_tensor *t, const sheaf_sou
 {
     sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "'%s'", e->name);
     sheaf_expected(st, "one adapter that changes '%s' before it is replaced", t->name);
-    sheaf_found(st, "adapter %d, which replaces what an adapter before it made", number + 1);
+    sheaf_found(st, "adapter %d, which replaces the result of an earlier adapter", number + 1);
     return sheaf_try_this(
         st, "if the last one shall win, merge one adapter and then the other into the result");
 }

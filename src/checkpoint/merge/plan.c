@@ -109,7 +109,7 @@ static sheaf_status *refuse_own_lora(const sheaf_catalog *c, const char *path)
             sheaf_status *unmade = sheaf__cure(
                 &cure, c,
                 c->dialect->own_lora
-                    ? "sheaf merge {} {+merged}; what that writes is a base"
+                    ? "sheaf merge {} {+merged}; its output is a base"
                     : "sheaf convert {} {+base} --to hf{config}, which leaves it out; that is the base of an adapter saved beside it, and sheaf verify {} shows how to merge what lies in it");
             sheaf_try_this(st, "%s", cure != NULL ? cure : "merge it first");
             sheaf_status_free(unmade);

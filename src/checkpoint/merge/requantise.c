@@ -140,7 +140,7 @@ static sheaf_status *damaged(const sheaf__merge_tensor *t, int64_t row0, int64_t
 {
     sheaf_status *st = sheaf_fail(SHEAF_E_IO, "'%s', rows %" PRId64 " to %" PRId64, t->name, row0,
                                   row0 + rows - 1);
-    sheaf_found(sheaf_expected(st, "what was written to read back as computed"), "%s", found);
+    sheaf_found(sheaf_expected(st, "the written values to read back as computed"), "%s", found);
     return sheaf_try_this(st, "this output is not kept; suspect memory or disk of this machine");
 }
 

@@ -477,7 +477,7 @@ int cmd_chat(cli *cli, int argc, char **argv)
     sheaf_status *st = cli_parse(cli, table, NULL, argc, argv);
     if (st == NULL && s.ask.max_length < 2)
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--max-length"),
-                            "2 or more: it bounds what a conversation may need");
+                            "2 or more: it bounds the length of a conversation");
     TRY(st, driver_processes_begin(&s.processes, cli, s.model.tp, s.model.place));
     if (st == NULL && s.processes.elsewhere)
         return driver_processes_answer(&s.processes, cli, NULL, true);

@@ -387,7 +387,7 @@ static sheaf_status *open_watch(sheaf__watched *out, const sheaf__watch_options 
     if (st != NULL && sheaf_status_code(st) == SHEAF_E_IO) {
         if (sheaf__all_first(o->all))
             sheaf_warn(o->events,
-                       "%s: %s; a process that dies or stops is noticed by what started it alone: "
+                       "%s: %s; a process that dies or stops is noticed only by its launcher: "
                        "let the hosts of the run connect to each other on any TCP port",
                        sheaf_status_where(st), sheaf_status_found(st));
         sheaf_status_free(st);

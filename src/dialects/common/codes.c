@@ -154,7 +154,7 @@ static sheaf_status *check_rest(sheaf__codes_of *x)
         if (!x->damaged)
             st = sheaf__codes_wrong(
                 &g, "missing", t,
-                codes ? "what its codes stand for: scales, and for 4 bits a quant_state"
+                codes ? "the numbers for its codes: scales, and for 4 bits a quant_state"
                       : "the other parts of this weight",
                 "download or copy the files of this model again",
                 codes ? "codes (%s) without their parts"

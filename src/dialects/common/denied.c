@@ -22,7 +22,7 @@ static sheaf_status *refuse(const char *path)
     sheaf_expected(st, "permission to read it");
     sheaf__found_errno(st, EACCES);
     return sheaf_try_this(
-        st, "ask its owner, or run as a user who may read it; nothing is known of what lies there");
+        st, "ask its owner, or run as a user who may read it; its contents are not known");
 }
 
 static sheaf_status *search(const char *path, int level, int *left)

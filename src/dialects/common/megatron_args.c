@@ -440,7 +440,7 @@ sheaf_status *sheaf__megatron_complete(sheaf_catalog *c, const sheaf__megatron *
     st = sheaf_config_parse(&config, c->config, strlen(c->config));
     TRY(st, sheaf_schema_new(&schema, &config, 1));
     if (st != NULL)
-        st = sheaf__catalog_defect(c, path, sheaf_in(st, "what the args say about the model"));
+        st = sheaf__catalog_defect(c, path, sheaf_in(st, "the args' description of the model"));
     for (int64_t i = 0; st == NULL && schema != NULL && i < schema->count; i++)
         if (sheaf__catalog_find(c, schema->tensor[i].name) == NULL)
             st = sheaf__defect(c, "missing", path, schema->tensor[i].name,

@@ -140,7 +140,7 @@ sheaf_status *sheaf__catalog_check_rows(sheaf_catalog *c, sheaf_logical *t, int6
         c->padded_vocab = padded;
         return sheaf__defect(
             c, "missing", path, name, expected,
-            "give what holds the other ranks' rows to sheaf convert too, as further sources; without it, an older save",
+            "give the files of the other ranks' rows to sheaf convert too, as further sources; without it, an older save",
             "%" PRId64 " rows: rank 0's part of a %d-way save, rows %" PRId64 "..%" PRId64
             " are not in these files (%" PRId64 " rows when padded)",
             rows, ways, rows, vocab - 1, padded);

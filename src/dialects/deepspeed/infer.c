@@ -221,7 +221,7 @@ sheaf_status *sheaf__ds_rules_report(ds_rules *rules)
                            "universal_checkpoint_info is absent: %" PRId64
                            " tensors are joined by rows and %" PRId64
                            " by columns, as their names say, %" PRId64
-                           " are copies (norms, and what has equal values in all "
+                           " are copies (norms, and tensors with equal values in all "
                            "parts), %" PRId64 " differ along one axis only",
                            rules->rows, rules->columns, rules->copies, rules->by_shape);
     return NULL;

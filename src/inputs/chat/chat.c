@@ -433,7 +433,7 @@ static sheaf_status *begin_by_prompt(size_t *begin, search *s, int64_t i)
         *begin =
             in_text->end + size; /* a template may move the system message to the last question */
     else if (st == NULL)
-        st = changes(s, i, "what is before it is written otherwise once it is there");
+        st = changes(s, i, "the text before it changes with it");
     if (lead != NULL && is_role(&s->message[i - 1], "user"))
         TRY(st, keep_lead(s, lead, size));
     sheaf__jinja_text_release(&prompt);

@@ -8,7 +8,7 @@ static const char *advice(sheaf__gpu_error e)
 {
     switch (e) {
     case SHEAF__GPU_NO_MEMORY:
-        return "end what else uses the GPU's memory (nvidia-smi lists it), or a smaller micro-batch "
+        return "end other programs in the GPU's memory (nvidia-smi lists it), or a smaller micro-batch "
                "or sequence length, recomputed activations, or more GPUs";
     case SHEAF__GPU_ECC:
         return "the GPU's memory is damaged: take the GPU out of use, and go on from the last "

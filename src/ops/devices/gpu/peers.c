@@ -85,7 +85,7 @@ static sheaf_status *mark(sheaf__reserved *range)
         e = gpu->driver->event_record(gpu->marked[at], gpu->stream);
     gpu->marks += e == 0;
     pthread_mutex_unlock(&gpu->lock);
-    return sheaf__gpu_failed(gpu, e, "marking what is to be exchanged");
+    return sheaf__gpu_failed(gpu, e, "marking the operands of an exchange");
 }
 
 static sheaf_status *lend(void *range)
