@@ -144,6 +144,9 @@ typedef struct sheaf_model_generate_options {
                      */
     const sheaf_events *events; /* progress over prompts, and what was chosen; NULL: the
                                    latter goes to the model's events */
+    /* JSON Schema as text, which the answer must satisfy (docs/generate.md says what is followed);
+     * "{}": any JSON. NULL: any text. */
+    const char *json_schema;
 } sheaf_model_generate_options;
 
 /* One of several prompts. One of the first three is given. */

@@ -154,6 +154,7 @@ class Model:
         as_long_as_fits: bool = False,
         batch: int = 0,
         max_length: int = 0,
+        json_schema: Optional[str] = None,
         on_text: Optional[Callable[[int, str], None]] = None,
         on_event: OnEvent = None,
     ) -> List[Answer]:
@@ -177,6 +178,7 @@ class Model:
         as_long_as_fits: an answer ends where the positions do, instead of being refused
         batch: prompts that run together; 0: 8
         max_length: most positions of prompt and answer; 0: no limit
+        json_schema: JSON Schema as text, which the answer satisfies; "{}": any JSON
         on_text: called with the prompt's number and a text, as an answer's text comes
         on_event: called with each Event; default: notes and warnings go to the logger "sheaf"
         """

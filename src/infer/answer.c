@@ -50,25 +50,47 @@ static bool take_token(void *self, int64_t i, const sheaf__continuation *output)
         a->on_delta(a->self, i,
                     &(sheaf__delta){ .output = output, .piece = more == NULL ? "" : more }, false);
     free(more);
+    bool whole = false;
+    if (a->grammar != NULL)
+        TRY(st, sheaf__grammar_read(&whole, a->grammar, &a->place[i], output->ids,
+                                    text_tokens(output)));
     sheaf__answers_fail(a, st);
-    return a->stream[i].over || a->failed != NULL;
+    return a->stream[i].over || whole || a->failed != NULL;
+}
+
+/* Leaves the tokens that the form of the answer allows. */
+static sheaf_status *mask(void *self, int64_t i, const sheaf__continuation *output, bool laid_out,
+                          float *logits, int64_t vocab)
+{
+    sheaf__answers *a = self;
+    bool whole;
+    sheaf_status *st =
+        sheaf__grammar_read(&whole, a->grammar, &a->place[i], output->ids, output->n);
+    return TRY(st, sheaf__grammar_mask(logits, vocab, a->grammar, &a->place[i], a->how.stop,
+                                       a->how.nstop + (laid_out ? a->how.nturn : 0)));
 }
 
 sheaf_status *sheaf__answers_open(sheaf__answers *out, const sheaf__answer_options *how,
                                   const sheaf__prompt *prompt, int64_t count, int64_t each,
                                   sheaf__on_delta *on_delta, void *self)
 {
-    const bool reads = on_delta != NULL || how->nstop > 0 || how->codec->end_text != NULL;
+    const bool formed = how->form.schema != NULL;
+    const bool reads = on_delta != NULL || how->nstop > 0 || how->codec->end_text != NULL || formed;
     *out = (sheaf__answers){ .count = count * each,
                              .stream = calloc((size_t)(count * each), sizeof *out->stream),
                              .how = how->generate,
                              .on_delta = on_delta,
                              .self = self };
-    if (out->stream == NULL)
+    out->place = calloc((size_t)(count * each), sizeof *out->place);
+    if (out->stream == NULL || out->place == NULL)
         return sheaf__no_memory("answers");
+    sheaf_status *st = formed ? sheaf__grammar_open(&out->grammar, &how->form) : NULL;
+    if (st != NULL)
+        return st;
     out->how.stop = out->stop;
     sheaf__codec_stops(out->stop, &out->how.nstop, &out->how.nturn, how->codec);
     out->how.on_token = reads ? take_token : NULL;
+    out->how.mask = formed ? mask : NULL;
     out->how.listener = out;
     for (int64_t i = 0; i < out->count; i++)
         out->stream[i] =
@@ -100,6 +122,8 @@ void sheaf__answers_release(sheaf__answers *a)
     for (int64_t i = 0; i < a->count && a->stream != NULL; i++)
         sheaf__answer_stream_release(&a->stream[i]);
     free(a->stream);
+    free(a->place);
+    sheaf__grammar_close(a->grammar);
     free(a->output);
     sheaf_status_free(a->failed);
     *a = (sheaf__answers){ 0 };

@@ -3,6 +3,7 @@
 
 #include "infer/answer_stream.h"
 #include "infer/generate.h"
+#include "infer/grammar.h"
 
 /* How prompts are answered, and the callbacks. */
 typedef struct sheaf__answer_options {
@@ -11,6 +12,7 @@ typedef struct sheaf__answer_options {
     bool logprobs;
     const char *const *stop; /* [nstop] texts that end an answer */
     int64_t nstop;
+    sheaf__answer_form form;
     /* Called for new tokens and text by the first rank; may be NULL. */
     void (*on_token)(void *context, int32_t token);
     void (*on_text)(void *context, int64_t prompt, const char *text);
@@ -33,6 +35,8 @@ typedef struct sheaf__answers {
     int64_t count;
     sheaf__continuation *output;  /* [count] with room for max_new tokens each */
     sheaf__answer_stream *stream; /* [count] */
+    sheaf__grammar *grammar;      /* of their form; NULL: they have none */
+    sheaf__grammar_place *place;  /* [count] in it */
     sheaf__generate_options how;  /* as given; stop ids, texts and on_delta are followed */
     int64_t stop[SHEAF__MOST_STOPS];
     sheaf__on_delta *on_delta;
@@ -41,7 +45,8 @@ typedef struct sheaf__answers {
 } sheaf__answers;
 
 /* sheaf__answers_open - `each` answers to every prompt. `on_delta` (may be NULL) is called with
- * `self` for every token. Release also after a failure. Errors: SHEAF_E_MEMORY. */
+ * `self` for every token. Release also after a failure. Errors: SHEAF_E_MEMORY; those of the form's
+ * schema. */
 sheaf_status *sheaf__answers_open(sheaf__answers *out, const sheaf__answer_options *how,
                                   const sheaf__prompt *prompt, int64_t count, int64_t each,
                                   sheaf__on_delta *on_delta, void *self);

@@ -52,7 +52,11 @@ typedef struct sheaf__generate_options {
     /* Called for every token, on the first rank of each group, once out[prompt] has it; its ending
      * is SHEAF_ENDS_TOKEN if it is a stop id. Returns true to end the answer. May be NULL. */
     bool (*on_token)(void *listener, int64_t prompt, const sheaf__continuation *so_far);
-    void *listener;
+    /* Called before each token is chosen: sets the logits to -inf of those that may not follow
+     * `so_far`. May be NULL: all may. */
+    sheaf_status *(*mask)(void *listener, int64_t prompt, const sheaf__continuation *so_far,
+                          bool laid_out, float *logits, int64_t vocab);
+    void *listener; /* of both */
     /* Above 0: log-probabilities are those of logits divided by it, as training computes them, to
      * the bit. */
     double trained_at;

@@ -104,6 +104,11 @@ sheaf_status *sheaf__next_token(sheaf__sequence *s, sheaf__chooser *chooser, con
     for (int64_t j = 0; j < known; j++)
         chooser->history[j] = sheaf__sequence_token(s, j);
     memcpy(chooser->scratch, logits, (size_t)vocab * sizeof(float));
+    sheaf_status *st = o->mask == NULL ? NULL
+                                       : o->mask(o->listener, number, out, prompt->laid_out,
+                                                 chooser->scratch, vocab);
+    if (st != NULL)
+        return sheaf_in(st, "prompt %" PRId64 ", token %" PRId64, number + 1, out->n + 1);
     const int64_t from = o->sampling.sat ? prompt->n : 0; /* SAT penalises only new tokens */
     const int64_t id = sheaf__sampling_next(
         chooser->scratch, vocab, chooser->history + from, known - from, &o->sampling,

@@ -60,6 +60,8 @@ static void add_answers(sheaf_text *t, const sheaf__answer_options *a)
                     a->generate.max_new, a->generate.max_length, s->greedy, s->sat, s->seed,
                     (double)s->temperature, s->top_k, (double)s->top_p,
                     (double)s->repetition_penalty);
+    if (a->form.schema != NULL)
+        add_hash(t, "the schema of answers", a->form.schema);
     sheaf__text_add(t, "the ids that end an answer\t");
     for (int i = 0; i < w->nstop; i++)
         sheaf__text_add(t, "%s%" PRId64, i == 0 ? "" : ", ", w->stop[i]);

@@ -321,6 +321,7 @@ void sheaf_model_close(sheaf_model *m)
     if (m->ranks != NULL)
         sheaf_status_free(sheaf__model_ranks_do(m->ranks, forget, m));
     sheaf__model_ranks_close(m->ranks);
+    sheaf__token_bytes_close(&m->tokens);
     sheaf__codec_close(&m->codec);
     sheaf__opened_close(&m->opened);
     sheaf__run_model_release(&m->run);
@@ -361,7 +362,31 @@ static sheaf_status *check_options(const sheaf_model_generate_options *o)
     return NULL;
 }
 
-sheaf_status *sheaf__model_answer_options(sheaf__answer_options *out, const sheaf_model *m,
+sheaf_status *sheaf__model_tokens(const sheaf__token_bytes **out, sheaf_model *m)
+{
+    pthread_mutex_lock(&m->loading);
+    sheaf_status *st = m->tokens.count > 0 ? NULL : sheaf__token_bytes_open(&m->tokens, &m->codec);
+    if (st != NULL)
+        sheaf__token_bytes_close(&m->tokens);
+    pthread_mutex_unlock(&m->loading);
+    *out = &m->tokens;
+    return st;
+}
+
+/* The schema is compiled once more for each rank; here to refuse it before the model is loaded. */
+static sheaf_status *set_schema(sheaf__answer_form *form, sheaf_model *m, const char *schema)
+{
+    sheaf__grammar_program program = { 0 };
+    if (schema == NULL)
+        return NULL;
+    form->schema = schema;
+    sheaf_status *st = sheaf__model_tokens(&form->tokens, m);
+    TRY(st, sheaf__grammar_compile(&program, form));
+    sheaf__grammar_program_release(&program);
+    return st;
+}
+
+sheaf_status *sheaf__model_answer_options(sheaf__answer_options *out, sheaf_model *m,
                                           const sheaf_model_generate_options *o, bool texts)
 {
     const int64_t vocab = m->opened.config.vocab,
@@ -395,8 +420,9 @@ sheaf_status *sheaf__model_answer_options(sheaf__answer_options *out, const shea
         .context = o->context,
         .partial = o->partial
     };
-    if (!o->model_defaults)
-        return NULL;
+    st = set_schema(&out->form, m, o->json_schema);
+    if (st != NULL || !o->model_defaults)
+        return st;
     sheaf__generation_config g = m->generation;
     if (texts && o->program_defaults && m->codec.placed && o->sampled == 0)
         sheaf__generation_config_family(&g, &m->codec.chat_encoder.form);

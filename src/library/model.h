@@ -30,6 +30,7 @@ struct sheaf_model {
     sheaf__model_ranks *ranks; /* NULL until it is loaded */
     sheaf__rank_cache *cache;  /* [dp * stages * tp] */
     _Atomic int64_t looks;     /* last number given to pictures */
+    sheaf__token_bytes tokens; /* .count 0: not needed yet */
 };
 
 struct sheaf_answer {
@@ -52,8 +53,11 @@ sheaf_status *sheaf__model_ready(sheaf_model *m, const sheaf__prompt *prompt, in
 /* sheaf__model_answer_options - checks the options except for prompts; with model_defaults zeros
  * are replaced by the model's own.
  *   texts  the prompts are texts, not tokens */
-sheaf_status *sheaf__model_answer_options(sheaf__answer_options *out, const sheaf_model *m,
+sheaf_status *sheaf__model_answer_options(sheaf__answer_options *out, sheaf_model *m,
                                           const sheaf_model_generate_options *o, bool texts);
+/* sheaf__model_tokens - the bytes of its tokens, found once; thread-safe. Errors: those of
+ * sheaf__token_bytes_open(). */
+sheaf_status *sheaf__model_tokens(const sheaf__token_bytes **out, sheaf_model *m);
 /* sheaf__model_check_open - is there a model, or when planning a config, and is each number in its
  * range? */
 sheaf_status *sheaf__model_check_open(const sheaf_model_open_options *o, bool planning);

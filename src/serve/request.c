@@ -31,6 +31,7 @@ static const struct {
     { "stop", BOTH },
     { "logprobs", BOTH },
     { "top_logprobs", CHAT },
+    { "response_format", BOTH },
     /* these do not change an answer: the user, and what other servers store */
     { "user", BOTH },
     { "metadata", BOTH },
@@ -48,7 +49,6 @@ static const struct {
     { "function_call", BOTH, "\"none\"" },
     { "add_generation_prompt", BOTH, "true" },
     { "continue_final_message", BOTH, "false" },
-    { "response_format", BOTH, "{\"type\": \"text\"}" },
     { "modalities", BOTH, "[\"text\"]" },
     { "echo", BOTH, "false" },
     { "best_of", BOTH, "1" },
@@ -208,6 +208,25 @@ static void read_numbers(sheaf__request *r, sheaf_json_reader *in)
     read_logprobs(r, in);
 }
 
+/* {"type": "json_object"}, or "json_schema" with a "json_schema" that has one as "schema". */
+static sheaf_status *read_format(sheaf__request *r)
+{
+    const json_t *format = json_object_get(r->body, "response_format"),
+                 *schema = json_object_get(json_object_get(format, "json_schema"), "schema");
+    const char *type = json_string_value(json_object_get(format, "type"));
+    if (format == NULL || json_is_null(format) || (type != NULL && strcmp(type, "text") == 0))
+        return NULL;
+    if (type != NULL && strcmp(type, "json_object") == 0)
+        return (r->schema = strdup("{\"type\": \"object\"}")) == NULL ? no_memory() : NULL;
+    if (type == NULL || strcmp(type, "json_schema") != 0)
+        return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "`response_format`"),
+                              "\"type\" text, json_object or json_schema");
+    if (!json_is_object(schema))
+        return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "`response_format`"),
+                              "\"json_schema\": {\"name\": ..., \"schema\": {...}}");
+    return sheaf__json_text(&r->schema, schema, JSON_COMPACT);
+}
+
 sheaf_status *sheaf__request_read(sheaf__request *r, const char *body, size_t size, bool chat)
 {
     *r = (sheaf__request){ .chat = chat };
@@ -219,11 +238,13 @@ sheaf_status *sheaf__request_read(sheaf__request *r, const char *body, size_t si
         st = in.st;
     }
     TRY(st, read_stop(r));
+    TRY(st, read_format(r));
     if (st == NULL && !chat)
         st = read_prompt(r);
     if (st == NULL) {
         r->how.stop = r->stop;
         r->how.nstop = r->nstop;
+        r->how.json_schema = r->schema;
         r->how.logprobs = r->logprobs;
         r->how.top_logprobs = r->top;
     }
@@ -409,6 +430,7 @@ void sheaf__request_release(sheaf__request *r)
     free(r->image);
     free(r->picture);
     free(r->stop);
+    free(r->schema);
     json_decref(r->messages);
     json_decref(r->body);
     *r = (sheaf__request){ 0 };

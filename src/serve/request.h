@@ -28,6 +28,7 @@ typedef struct sheaf__request {
     const json_t *prompt; /* of others: a list of texts, or of lists of ids; or one of the two */
     const char **stop;    /* [nstop] */
     int64_t nstop;
+    char *schema; /* JSON Schema of an answer, as text; NULL: none */
     /* Sampling and length, where given; `stop` is the member above */
     sheaf_model_generate_options how;
     json_t *body; /* all of it, from which the rest is borrowed */

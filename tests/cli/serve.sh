@@ -95,6 +95,24 @@ seed=$(json_number "$work/first" seed)
 ask /v1/completions "{\"prompt\": \"a\", \"max_tokens\": 6, \"seed\": $seed}" >"$work/second"
 check "a seed that nobody gave is told, and gives the same again" test "$(texts "$work/first")" = "$(texts "$work/second")"
 
+# ---- answers that are JSON, beside others: those of generate, at every T, whatever the batch ----
+schema='{"type": "object", "properties": {"name": {"type": "string", "maxLength": 9}, "kind": {"enum": ["a", "bc"]}, "at": {"type": "array", "items": {"type": "integer"}, "maxItems": 4}}, "required": ["name", "at"]}'
+echo "$schema" >"$work/schema.json"
+for i in 1 2 3; do echo "\"$i\"" >>"$work/numbers.jsonl"; done
+formed="\"response_format\": {\"type\": \"json_schema\", \"json_schema\": {\"name\": \"x\", \"schema\": $schema}}"
+ask /v1/completions "{\"prompt\": [\"1\", \"2\", \"3\"], \"max_tokens\": 250, \"temperature\": 1, \"seed\": 4, \"logprobs\": 1, $formed}" >"$work/formed" &
+formed_pid=$!
+ask /v1/completions '{"prompt": "beside", "max_tokens": 250, "temperature": 1, "seed": 4}' >/dev/null
+wait "$formed_pid"
+for how in "--batch 1 --tp 1" "--batch 2 --tp 2 --threads 3" "--batch 3 --dp 3"; do
+    # shellcheck disable=SC2086
+    "$sheaf" generate "$bytes" --data "$work/numbers.jsonl" --max-new 250 --temperature 1 --seed 4 --json-schema "$work/schema.json" --logprobs 1 --json $how >"$work/want" 2>/dev/null
+    check "answers of a schema are those of generate $how" test -n "$(texts "$work/want")" -a "$(texts "$work/formed")" = "$(texts "$work/want")"
+done
+check "and end with it" test "$(texts "$work/formed" | grep -cE '^"\{.*"}"$|^"\{.*]([ ]|\\[nt])*\}"$') $(grep -o '"finish_reason": "stop"' "$work/formed" | wc -l)" = "3 3"
+ask /v1/chat/completions '{"messages": [{"role": "user", "content": "hello"}], "max_tokens": 3, "temperature": 0, "response_format": {"type": "json_object"}}' >"$work/got"
+check "an object that is cut" grep -q '"content": "{.*"finish_reason": "length"' "$work/got"
+
 # A prompt longer than what is read at once, asked again with more behind it: what was read of it is used.
 words=$(printf 'word %d, ' $(seq 70))
 for prompt in "$words" "$words" "${words}and more" "${words:0:300}"; do
@@ -108,6 +126,7 @@ bad() { # bad NAME CODE PATTERN BODY [PATH]
     replies "$1" "$2" "$3" "${json[@]}" -d "$4" "$url${5:-/v1/chat/completions}"
 }
 hello='"messages": [{"role": "user", "content": "hello"}]'
+bad "a word of a schema that is not followed" 400 "schema #/items: 'pattern'" "{$hello, \"response_format\": {\"type\": \"json_schema\", \"json_schema\": {\"schema\": {\"items\": {\"pattern\": \"a\"}}}}}"
 bad "a picture for a model that sees none" 400 'vision|image|picture' '{"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}]}]}'
 head -c 1100000 /dev/zero | tr '\0' ' ' >"$work/large"
 check "and one without its length" test "$(status "${json[@]}" -H 'Transfer-Encoding: chunked' --data-binary "@$work/large" "$url/v1/chat/completions")" != 200

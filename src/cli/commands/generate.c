@@ -2,6 +2,8 @@
 #include <jansson.h>
 
 #include "base/base.h"
+#include "base/file.h"
+#include "base/json.h"
 #include "base/print.h"
 #include "ask.h"
 #include "driver/processes.h"
@@ -22,6 +24,7 @@ typedef struct settings {
     sheaf__texts image;
     int64_t batch;
     bool raw;
+    const char *json_schema; /* a file */
     sheaf_model_open_options model;
     ask_flags ask;
     driver_processes processes;
@@ -223,10 +226,15 @@ static sheaf_status *run(cli *cli, const cli_option *table, settings *s)
     sheaf_model_facts facts;
     sheaf_model_generate_options o;
     work w = { .cli = cli, .s = s, .model = &facts };
+    char *schema = NULL;
+    size_t size;
     s->model.events = &cli->events;
     sheaf_status *st = ask_open(&m, &facts, cli, &s->model, &s->ask, s->processes.all);
     TRY(st, ask_options(&o, cli, table, &s->ask, &facts));
+    if (s->json_schema != NULL)
+        TRY(st, sheaf__file_read_all(&schema, &size, s->json_schema, SHEAF_JSON_MAX_BYTES));
     if (st == NULL) {
+        o.json_schema = schema;
         o.events = &cli->events;
         st = answer(&w, m, &o);
     }
@@ -242,6 +250,7 @@ static sheaf_status *run(cli *cli, const cli_option *table, settings *s)
     free(w.out);
     sheaf_prompts_close(w.prompts);
     sheaf_model_close(m);
+    free(schema);
     return st;
 }
 
@@ -284,6 +293,8 @@ int cmd_generate(cli *cli, int argc, char **argv)
         { "fields", CLI_TEXT, &s.from.fields, SHEAF__FIELDS_HELP, "THEIRS=OURS,..." },
         { "query", CLI_TEXT, &s.from.query,
           "question about each image of a folder (default CAPTCHA:)", "TEXT" },
+        { "json-schema", CLI_PATH, &s.json_schema, "the answer is JSON that this schema allows",
+          "FILE", .heading = "answers" },
         { "batch", CLI_COUNT | CLI_COMMON, &s.batch, "prompts computed together", .min = 1,
           .max = 4096, .heading = "ranks" },
         { "dp", CLI_INT, &s.model.dp,
