@@ -30,10 +30,21 @@ sheaf_status *sheaf__model_check_open(const sheaf_model_open_options *o, bool pl
     return TRY(st, sheaf__check_dtype(what, o->dtype));
 }
 
-static sheaf_status *copy_text(const char **out, const char *text)
+/* A reference (library/evaluate.c) is opened by them later. */
+static sheaf_status *copy_texts(sheaf_model *m)
 {
-    *out = text == NULL ? NULL : strdup(text);
-    return text != NULL && *out == NULL ? sheaf__no_memory(text) : NULL;
+    sheaf_model_open_options *o = &m->o;
+    const char **const all[] = { &o->model,           &o->adapter, &o->config, &o->tokenizer,
+                                 &o->prompt_template, &o->place,   &o->isa,    &o->date,
+                                 &o->evaluates,       &o->device };
+    _Static_assert(sizeof all / sizeof *all == sizeof m->text / sizeof *m->text, "room for them");
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        const char *text = *all[i];
+        *all[i] = m->text[i] = text == NULL ? NULL : strdup(text);
+        if (text != NULL && m->text[i] == NULL)
+            return sheaf__no_memory(text);
+    }
+    return NULL;
 }
 
 /* The order that a run was trained in; where that is float16's on processors, which has no name,
@@ -120,11 +131,7 @@ sheaf_status *sheaf_model_open(sheaf_model **out, const sheaf_model_open_options
         m->o = o;
         m->o.tp = o.tp > 0 ? o.tp : 1;
         m->o.dp = o.dp > 0 ? o.dp : 1;
-        m->o.isa = m->o.device = m->o.config = NULL;
-        st = copy_text(&m->o.place, o.place);
-        TRY(st, copy_text(&m->o.isa, o.isa));
-        TRY(st, copy_text(&m->o.device, o.device));
-        TRY(st, copy_text(&m->o.config, o.config));
+        st = copy_texts(m);
         TRY(st, prepare(m, &m->o));
     }
     st = sheaf__all_agree(o.processes, st);
@@ -326,10 +333,8 @@ void sheaf_model_close(sheaf_model *m)
     sheaf__opened_close(&m->opened);
     sheaf__run_model_release(&m->run);
     free(m->cache);
-    free((char *)m->o.place);
-    free((char *)m->o.isa);
-    free((char *)m->o.device);
-    free((char *)m->o.config);
+    for (size_t i = 0; i < sizeof m->text / sizeof *m->text; i++)
+        free(m->text[i]);
     pthread_mutex_destroy(&m->loading);
     free(m);
 }

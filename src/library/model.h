@@ -22,8 +22,8 @@ struct sheaf_model {
     sheaf__generation_config generation;
     /* Most positions of prompt and answer; 0: the first prompts decide. */
     _Atomic int64_t positions;
-    sheaf_model_open_options o; /* tp, dp, dtype and sums are set; owned are
-                                   place, isa, device, config */
+    sheaf_model_open_options o; /* tp, dp, dtype and sums are set */
+    char *text[10];             /* its texts, as the caller's may go */
     sheaf__placement placement;
     /* Several threads may send the first prompts: one loads it, the others wait. */
     pthread_mutex_t loading;
