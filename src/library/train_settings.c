@@ -52,11 +52,9 @@ const sheaf__choice sheaf__bad_choices[] = { { "error", SHEAF_BAD_ERROR },
                                              { "skip", SHEAF_BAD_SKIP },
                                              { 0 } };
 static const sheaf__choice kepts[] = {
-    { "all", SHEAF__KEPT_ALL },
-    { "int8", SHEAF__KEPT_INT8 },
-    { "attention", SHEAF__KEPT_ATTENTION, true },
-    { "none", SHEAF__KEPT_NONE, true },
-    { 0 },
+    { "all", SHEAF__KEPT_ALL },           { "int8", SHEAF__KEPT_INT8 },
+    { "pairs", SHEAF__KEPT_PAIRS, true }, { "attention", SHEAF__KEPT_ATTENTION, true },
+    { "none", SHEAF__KEPT_NONE, true },   { 0 },
 };
 static const sheaf__choice biases[] = {
     { "none", SHEAF_BIAS_NONE },
@@ -159,7 +157,7 @@ static const sheaf__setting rows[] = {
       "folder on a fast disk for the files of `offload`, which have no names and end with the run (default OUT)",
       "DIR" },
     { "keep-activations", CHOICE | FIXED | LATE, AT(kept),
-      "activations that are kept for the backward pass: all; int8: all, but attention's own, in 8 bits, which changes the result; attention: MLPs are recomputed; none: all is recomputed, as by `checkpointing`",
+      "activations that are kept for the backward pass: all; int8: all, but attention's own, in 8 bits, which changes the result; attention: MLPs are recomputed; none: all is recomputed, as by `checkpointing`; pairs: all, of both answers of a pair, which saves a forward pass",
       .choices = kepts },
     { "began-in", TEXT | SHEAF__IS_HIDDEN | CONTENT, AT(folder),
       "folder that relative paths count from" },
@@ -266,6 +264,9 @@ static const sheaf__setting rows[] = {
     { "reference", TEXT | FIXED | LATE, AT(objective.reference),
       "what dpo compares the model with: start, the model as the run begins (default), base, without `adapter`, or the folder of another model or adapter",
       "WHICH" },
+    { "reference-cache", PATH | LATE | RUNNING, AT(objective.cache),
+      "folder in which runs share the reference's log-probabilities, by a fingerprint of all that they follow from (default: OUT alone has them)",
+      "DIR" },
     { "simpo-gamma", NUMBER | FIXED | LATE, AT(objective.simpo_gamma),
       "margin that simpo asks for (default 0.5)", .above = true },
     { "cpo-alpha", NUMBER | FIXED | LATE, AT(objective.cpo_alpha),
@@ -284,9 +285,10 @@ static const sheaf__setting rows[] = {
       "grpo, rloo: how far below 1 a token's ratio still counts, and above (default 0.2)",
       .above = true },
     { "epsilon-high", NUMBER | FIXED | LATE, AT(objective.group.epsilon_high),
-      "grpo, rloo: how far above 1, if not as `epsilon`; of cispo the largest ratio" },
+      "grpo, rloo: how far above 1, if not as `epsilon`; of cispo the largest ratio",
+      .above = true },
     { "delta", NUMBER | FIXED | LATE, AT(objective.group.delta),
-      "grpo: largest ratio where the advantage is negative (default none)" },
+      "grpo: largest ratio where the advantage is negative (default none)", .above = true },
     { "scale-rewards", TEXT | FIXED | LATE, AT(objective.group.scale_rewards),
       "grpo: rewards of a group less their mean, divided by the deviation of the group (default), the batch, or none",
       "WHICH" },
@@ -305,11 +307,13 @@ static const sheaf__setting rows[] = {
     { "reward-weights", TEXT | FIXED | LATE, AT(objective.group.reward_weights),
       "weights of `reward`'s (default 1 each)", "X,Y" },
     { "reward-time", SHEAF__IS_TIME | LATE, AT(objective.group.reward_time),
-      "time that a command of `reward` has for the completions of a step (default 60s)", "TIME" },
+      "time that a command of `reward` has for the completions of a step (default 60s)", "TIME",
+      .above = true },
     { "generations", COUNT | FIXED | LATE, AT(objective.group.generations),
       "`reward`: completions of each prompt (default 8)", .max = 1e4 },
     { "top-p", NUMBER | FIXED | LATE, AT(objective.group.top_p),
-      "`reward`: sample from the most probable tokens with this mass (default all)", .max = 1 },
+      "`reward`: sample from the most probable tokens with this mass (default all)", .max = 1,
+      .above = true },
     { "mask-truncated-completions", FLAG | FIXED | LATE, AT(objective.group.mask_truncated),
       "grpo, rloo: learn nothing from completions without an end" },
     { "no-bias-correction-kl", FLAG | FIXED | LATE, AT(objective.group.plain_kl),
@@ -668,17 +672,25 @@ sheaf_status *sheaf__transport_check(const sheaf__settings *state, const sheaf__
     return NULL;
 }
 
-/* 0 is none of grpo; of others it would be their own. */
-static sheaf_status *check_beta(const sheaf__settings *state, const sheaf__setting *table,
-                                const sheaf_train_options *o)
+/* A 0 would be the objective's own number; of `with` that is none. */
+static sheaf_status *check_zeros(const sheaf__settings *state, const sheaf__setting *table,
+                                 const sheaf_train_options *o)
 {
-    const char *name = o->objective.name == NULL ? "" : o->objective.name;
-    return !sheaf__settings_given(state, table, "beta") || o->objective.beta != 0 ||
-                   strcmp(name, "grpo") == 0
-               ? NULL
-               : sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`beta`"),
-                                            "above 0; -1 of rloo: no reference"),
-                             "0");
+    const struct {
+        const char *name, *with, *expected;
+        double value;
+    } of[] = {
+        { "beta", "grpo", "above 0; -1 of rloo: no reference", o->objective.beta },
+        { "cpo-alpha", "simpo", "above 0; -1: none", o->objective.cpo_alpha },
+    };
+    const char *objective = o->objective.name == NULL ? "" : o->objective.name;
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++)
+        if (sheaf__settings_given(state, table, of[i].name) && of[i].value == 0 &&
+            strcmp(objective, of[i].with) != 0)
+            return sheaf_found(
+                sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`%s`", of[i].name), "%s", of[i].expected),
+                "0");
+    return NULL;
 }
 
 sheaf_status *sheaf__train_settings_check(const sheaf__settings *state, const sheaf__setting *table,
@@ -710,7 +722,7 @@ sheaf_status *sheaf__train_settings_check(const sheaf__settings *state, const sh
     TRY(st, check_kept(state, table, o));
     TRY(st, check_groups(o));
     TRY(st, sheaf__transport_check(state, table, o->transport));
-    TRY(st, check_beta(state, table, o));
+    TRY(st, check_zeros(state, table, o));
     TRY(st, check_schedule(o));
     return st != NULL ? st : check_scale(o);
 }

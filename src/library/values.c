@@ -116,7 +116,8 @@ static sheaf_status *set_time(const sheaf__setting *o, const char *text, const c
         at += digits + !ends;
     }
     if (!sound || !in_range(o, sum))
-        return sheaf_expected(refuse(text, from), "a time: seconds, or 90s, 15m, 2h30m, 1d12h");
+        return sheaf_expected(refuse(text, from), "a time%s: seconds, or 90s, 15m, 2h30m, 1d12h",
+                              o->above ? ", above 0" : "");
     *(double *)o->value = sum;
     return NULL;
 }

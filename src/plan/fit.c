@@ -177,16 +177,20 @@ static bool holds_as_much(const sheaf__plan_inputs *q, int tp)
     return true;
 }
 
+enum { MOST_FORMS = 4 };
+
 /* Forms of kept activations: as requested, and less, the fastest first. 8 bits would change the
  * result. */
-static int kept_forms(sheaf__kept of[3], const search *s)
+static int kept_forms(sheaf__kept of[MOST_FORMS], const search *s)
 {
     const sheaf_train_options *o = s->requested;
     int n = 0;
     of[n++] = o->kept;
     if (s->q->place_text != NULL || o->kept == SHEAF__KEPT_INT8 || o->kept == SHEAF__KEPT_NONE)
         return n;
-    if (o->kept == SHEAF__KEPT_ALL)
+    if (o->kept == SHEAF__KEPT_PAIRS)
+        of[n++] = SHEAF__KEPT_ALL;
+    if (o->kept != SHEAF__KEPT_ATTENTION)
         of[n++] = SHEAF__KEPT_ATTENTION;
     of[n++] = SHEAF__KEPT_NONE;
     return n;
@@ -198,7 +202,7 @@ static sheaf_status *over_ranks(bool *fits, search *s, int64_t micro_batch, bool
 {
     sheaf_train_options *o = &s->q->o;
     const int first = o->tp;
-    sheaf__kept form[3];
+    sheaf__kept form[MOST_FORMS];
     const int forms = kept_forms(form, s);
     const bool apart = s->slots != NULL && *s->slots == 0; /* each on its own host */
     sheaf_status *st = NULL;
@@ -323,6 +327,8 @@ static void tell_quantised(sheaf__fit *out, const search *s, sheaf_train_options
 {
     static const char *const flags[][2] = {
         [SHEAF__KEPT_ALL] = { "--quantize nf4", "--quantize nf4 on one GPU" },
+        [SHEAF__KEPT_PAIRS] = { "--quantize nf4 --keep-activations pairs",
+                                "--quantize nf4 --keep-activations pairs on one GPU" },
         [SHEAF__KEPT_ATTENTION] = { "--quantize nf4 --keep-activations attention",
                                     "--quantize nf4 --keep-activations attention on one GPU" },
         [SHEAF__KEPT_INT8] = { "--quantize nf4 --keep-activations int8",
@@ -330,7 +336,7 @@ static void tell_quantised(sheaf__fit *out, const search *s, sheaf_train_options
         [SHEAF__KEPT_NONE] = { "--quantize nf4 --checkpointing",
                                "--quantize nf4 --checkpointing on one GPU" },
     };
-    sheaf__kept form[3];
+    sheaf__kept form[MOST_FORMS];
     const int forms = kept_forms(form, s), before = out->nhelps;
     if (with.method == SHEAF_METHOD_FULL || with.quantize != SHEAF_QUANTIZE_NONE)
         return;

@@ -133,7 +133,9 @@ static void put_fit(sheaf_json_writer *j, const sheaf__plan_request *a, int rank
                         a->q.seq);
         if (o->kept != SHEAF__KEPT_ALL && o->kept != SHEAF__KEPT_NONE)
             sheaf__json_put_text(j, "keep_activations",
-                                 o->kept == SHEAF__KEPT_INT8 ? "int8" : "attention");
+                                 o->kept == SHEAF__KEPT_INT8    ? "int8"
+                                 : o->kept == SHEAF__KEPT_PAIRS ? "pairs"
+                                                                : "attention");
         if (sheaf__is_given(o->offload))
             sheaf__json_put_text(j, "offload", o->offload);
         sheaf__json_close(j, '}');

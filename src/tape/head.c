@@ -331,14 +331,26 @@ static sheaf_status *block_take(block *b, int64_t done)
     return give_rows(b, done, full);
 }
 
+static void set_weights(block *b)
+{
+    const sheaf__head_run *run = b->p->run;
+    for (int64_t i = 0; i < b->n; i++) {
+        b->weight[i] = run->weight == NULL ? run->gradient_scale : run->weight[b->row[i]];
+        if (cools(run))
+            b->weight[i] *= coldness(run);
+    }
+}
+
 static sheaf_status *run_block(sheaf__tape *tape, block *b, bool training, int64_t done)
 {
     const sheaf__head_run *run = b->p->run;
     const size_t bytes = (size_t)b->n * sizeof(int32_t);
     sheaf_status *st = sheaf__upload(b->c->device, b->list.label, b->label, bytes);
     TRY(st, sheaf__upload(b->c->device, b->list.at, b->at, bytes));
-    if (training)
-        TRY(st, sheaf__upload(b->c->device, b->list.weight, b->weight, bytes));
+    if (st == NULL && training) {
+        set_weights(b);
+        st = sheaf__upload(b->c->device, b->list.weight, b->weight, bytes);
+    }
     if (st == NULL)
         sheaf__gather(b->c, b->x, b->p->x->data, rows_in_x(b), b->n, b->p->head->in, false);
     TRY(st, block_logits(b));
@@ -357,6 +369,15 @@ static sheaf_status *run_block(sheaf__tape *tape, block *b, bool training, int64
     if (st == NULL && run->take != NULL)
         st = block_take(b, done);
     return st;
+}
+
+/* Of the block that ran, whose weights were not known. */
+static sheaf_status *late_gradients(block *b)
+{
+    set_weights(b);
+    sheaf_status *st =
+        sheaf__upload(b->c->device, b->list.weight, b->weight, (size_t)b->n * sizeof(float));
+    return TRY(st, block_gradients(b));
 }
 
 /* Of a plan every full block is as the one before it: what it cost is counted as often as there are
@@ -380,12 +401,33 @@ static int64_t next_block(block *b, const sheaf__head_run *run, int64_t i, int64
             continue;
         b->row[b->n] = row;
         b->label[b->n] = label;
-        b->weight[b->n] = run->weight == NULL ? run->gradient_scale : run->weight[row];
-        if (cools(run))
-            b->weight[b->n] *= coldness(run);
         b->at[b->n++] = place == NULL ? row : place[row];
     }
     return i;
+}
+
+/* *single: one block has all rows. */
+static sheaf_status *run_blocks(bool *single, sheaf__tape *tape, block *b, bool training)
+{
+    sheaf__head_run *run = b->p->run;
+    const int64_t candidates = candidates_of(run, b->p->x->rows);
+    int64_t done = 0;
+    sheaf_status *st = NULL;
+    run->loss_sum = 0;
+    run->labels = run->correct = 0;
+    *single = candidates <= SHEAF__HEAD_BLOCK;
+    for (int64_t i = 0; i < candidates && st == NULL;) {
+        sheaf__costs before;
+        sheaf__costs_of(&before, b->c);
+        i = next_block(b, run, i, candidates);
+        *single = i == candidates && done == 0;
+        if (b->n > 0)
+            st = run_block(tape, b, training, done);
+        done += b->n;
+        if (run->unknown && b->n == SHEAF__HEAD_BLOCK)
+            i = count_rest(b->c, i, candidates, &before);
+    }
+    return st;
 }
 
 static sheaf_status *head_forward(sheaf__tape *tape, sheaf__op *op)
@@ -393,24 +435,19 @@ static sheaf_status *head_forward(sheaf__tape *tape, sheaf__op *op)
     sheaf__context *c = sheaf__tape_context(tape);
     const head_params *p = op->params;
     sheaf__head_run *run = p->run;
+    const bool late = p->training && run->weigh != NULL;
     block b = { .c = c, .p = p };
+    bool single;
     sheaf_status *st = take_block(&b, p->training, run->take != NULL);
-    run->loss_sum = 0;
-    run->labels = run->correct = 0;
     if (p->dx != NULL)
         sheaf__op_zero(c->device, p->dx->data, sheaf__rows_present(p->x) * p->x->cols, c->dtype);
-    const int64_t candidates = candidates_of(run, p->x->rows);
-    int64_t done = 0;
-    for (int64_t i = 0; i < candidates && st == NULL;) {
-        sheaf__costs before;
-        sheaf__costs_of(&before, c);
-        i = next_block(&b, run, i, candidates);
-        if (b.n > 0)
-            st = run_block(tape, &b, p->training, done);
-        done += b.n;
-        if (run->unknown && b.n == SHEAF__HEAD_BLOCK)
-            i = count_rest(c, i, candidates, &before);
-    }
+    TRY(st, run_blocks(&single, tape, &b, p->training && !late));
+    if (late)
+        TRY(st, run->weigh(run->self));
+    if (late && single && b.n > 0)
+        TRY(st, late_gradients(&b));
+    else if (late)
+        TRY(st, run_blocks(&single, tape, &b, true));
     TRY(st, give_loss(c, run, p->x->rows));
     give_block(&b);
     return st;
@@ -464,7 +501,7 @@ static sheaf_status *head_backward(sheaf__tape *tape, sheaf__op *op)
 void sheaf__record_head(sheaf__tape *tape, sheaf__value *x, sheaf__linear *head,
                         sheaf__head_run *run, const int32_t *place)
 {
-    const bool flows = x->needs_grad || sheaf__linear_trains(head);
+    const bool flows = !run->forward_alone && (x->needs_grad || sheaf__linear_trains(head));
     sheaf__op *op = sheaf__tape_op(tape, head->name, head_forward, flows ? head_backward : NULL,
                                    sizeof(head_params));
     head_params *p = op->params;
@@ -472,7 +509,7 @@ void sheaf__record_head(sheaf__tape *tape, sheaf__value *x, sheaf__linear *head,
     op->inner = "logits";
     *p = (head_params){ head, run, flows, x, NULL, place };
     sheaf__op_arg(op, x, SHEAF__READ | SHEAF__GRAD_WRITE);
-    if (x->needs_grad) {
+    if (flows && x->needs_grad) {
         p->dx = sheaf__tape_like(tape, x, "gradient of the head's input", x->cols, x->dtype);
         sheaf__op_arg(op, p->dx, SHEAF__MAKE | SHEAF__KEEP);
     }

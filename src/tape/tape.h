@@ -104,6 +104,7 @@ typedef enum sheaf__kept {
     SHEAF__KEPT_NONE,      /* but what goes into the layer; the rest is recomputed */
     SHEAF__KEPT_ATTENTION, /* the MLP is recomputed */
     SHEAF__KEPT_INT8,      /* all; activations but attention's own in 8 bits, rounded */
+    SHEAF__KEPT_PAIRS,     /* all, of both answers of a pair (train/pairs.h) */
 } sheaf__kept;
 
 /* A matrix of activations: replicated, or cut (columns of the owned slices, ascending). */

@@ -31,6 +31,7 @@ typedef struct sheaf__objective_options {
     const char *divergence;        /* from the reference: "reverse_kl", ... */
     double divergence_alpha;       /* of "alpha_divergence" */
     const char *reference;         /* "start", "base", or the folder of a model or an adapter */
+    const char *cache;             /* folder where runs share its sums; none: OUT has them */
     sheaf__group_options group;    /* of learning from rewards */
 } sheaf__objective_options;
 
@@ -46,6 +47,7 @@ typedef struct sheaf__objective {
     bool scores;        /* S is the score of a reward model, in place of log-probabilities */
     bool base;          /* or without the adapter that it begins with, */
     const char *folder; /* or those of another model or adapter; borrowed, or NULL */
+    const char *cache;  /* as of its options */
     int loss[SHEAF__MOST_LOSSES]; /* rows of its table */
     double share[SHEAF__MOST_LOSSES];
     int losses;

@@ -10,18 +10,22 @@ sheaf_status *sheaf__pairs_open(sheaf__pairs *out, sheaf__model *model, const sh
                                 const sheaf__objective *objective)
 {
     sheaf__runner_options look = *options;
-    look.backward = false;
+    look.backward = options->kept == SHEAF__KEPT_PAIRS && objective->pairs &&
+                    !objective->weighting && model->context->away == NULL &&
+                    model->context->activations == NULL;
     const int64_t mixed = !objective->mismatched ? 0
                           : data == NULL         ? 2 * look.seq
                                                  : sheaf_data_mixed_most(data);
     look.seq = look.seq > mixed ? look.seq : mixed;
     const size_t positions = (size_t)(look.rows * look.seq);
-    *out = (sheaf__pairs){ .objective = objective, .n = options->rows };
+    *out = (sheaf__pairs){ .objective = objective, .n = options->rows, .both = look.backward };
     out->pair = calloc((size_t)options->rows, sizeof *out->pair);
     out->other = calloc((size_t)options->rows, sizeof *out->other);
     out->each = calloc(3 * positions, sizeof *out->each);
     out->answer = calloc(positions, 1);
-    if (out->pair == NULL || out->other == NULL || out->each == NULL || out->answer == NULL)
+    out->mean = calloc(4 * (size_t)options->rows, sizeof *out->mean);
+    if (out->pair == NULL || out->other == NULL || out->each == NULL || out->answer == NULL ||
+        out->mean == NULL)
         return sheaf__no_memory("weights of pairs");
     for (int side = 0; side < 2; side++)
         out->weight[side] = out->each + (size_t)(1 + side) * positions;
@@ -39,6 +43,7 @@ void sheaf__pairs_release(sheaf__pairs *p)
     free(p->answer);
     free(p->other);
     free(p->pair);
+    free(p->mean);
     *p = (sheaf__pairs){ 0 };
 }
 
@@ -46,7 +51,6 @@ void sheaf__pairs_release(sheaf__pairs *p)
 static void count_tokens(sheaf__pairs *p, const int64_t *const row[2])
 {
     for (int64_t i = 0; i < p->n; i++) {
-        p->pair[i].certainty = 0;
         for (int side = 0; side < sheaf__objective_sides(p->objective); side++)
             p->pair[i].tokens[side] = sheaf_data_labels(p->look.data, &row[side][i], 1);
         p->pair[i].margin = sheaf_data_margin(p->look.data, row[0][i]);
@@ -63,18 +67,29 @@ static int64_t shorter(const sheaf__pair *pair)
 /* What a token counts in its answer's sum; weight[] has these until the slopes are known. */
 enum { OF_PROMPT, WHOLE, BEYOND };
 
-/* Of the pass that ran. */
-static void take_sums(sheaf__pairs *p, int side, const int64_t *row, sheaf__pair_sums *out)
+/* Of an answer the mean over its tokens; what it is with logits twice as large, less that, makes
+ * the certainty: log p - log(sum of p^2) is then what is lost less, as the sum of exponentials is
+ * that of squares. */
+static double mean_of(const sheaf__pairs *p, int side, int64_t seq, int64_t i)
 {
-    const int64_t seq = p->look.batch.seq;
-    for (int64_t i = 0; i < p->n; i++) {
-        const int32_t *label = p->look.batch.labels + i * seq;
+    return sheaf__objective_sum(p->objective, p->answer + i * seq, p->each + i * seq, seq,
+                                INT64_MAX) /
+           (double)p->pair[i].tokens[side];
+}
+
+void sheaf__pairs_take(sheaf__pair_sums *out, sheaf__pairs *p, int side, const sheaf_batch *batch,
+                       const int64_t *row)
+{
+    const int64_t seq = p->seq[side] = batch->seq;
+    for (int64_t i = 0; i < p->n && row != NULL; i++) {
+        const int32_t *label = batch->labels + i * seq;
         const uint8_t *answer = p->answer + i * seq;
         const float *each = p->each + i * seq;
         sheaf__pair *pair = &p->pair[i];
         int64_t token = 0;
         pair->sum[side] = sheaf__objective_sum(p->objective, answer, each, seq, shorter(pair));
         pair->reference[side] = p->reference.row == NULL ? 0 : p->reference.row[row[i]];
+        p->mean[4 * i + 2 * side] = mean_of(p, side, seq, i);
         for (int64_t t = 0; t < seq; t++) {
             p->weight[side][i * seq + t] = !answer[t]                ? OF_PROMPT
                                            : token++ < shorter(pair) ? WHOLE
@@ -84,29 +99,14 @@ static void take_sums(sheaf__pairs *p, int side, const int64_t *row, sheaf__pair
     }
 }
 
-/* Of the pass that ran, the mean over an answer's tokens; with logits twice as large and added it
- * makes the certainty: log p - log(sum of p^2) is then what is lost less, as the sum of
- * exponentials is that of squares. */
-static void add_certainty(sheaf__pairs *p, int side, double sign)
+/* With logits twice as large. */
+static sheaf_status *look_twice(sheaf__pairs *p, int side, const int64_t *row)
 {
-    const int64_t seq = p->look.batch.seq;
-    for (int64_t i = 0; i < p->n; i++)
-        p->pair[i].certainty += sign *
-                                sheaf__objective_sum(p->objective, p->answer + i * seq,
-                                                     p->each + i * seq, seq, INT64_MAX) /
-                                (double)p->pair[i].tokens[side];
-}
-
-/* The pass that ran once more, with logits twice as large. */
-static sheaf_status *find_certainty(sheaf__pairs *p, int side, const int64_t *row)
-{
-    if (row != NULL)
-        add_certainty(p, side, -1);
     p->look.head.temperature = 0.5;
     sheaf_status *st = sheaf__runner_run(&p->look, row);
     p->look.head.temperature = 0;
-    if (st == NULL && row != NULL)
-        add_certainty(p, side, 1);
+    for (int64_t i = 0; i < p->n && st == NULL && row != NULL; i++)
+        p->mean[4 * i + 2 * side + 1] = mean_of(p, side, p->look.batch.seq, i);
     return st;
 }
 
@@ -143,12 +143,12 @@ static sheaf__pair_loss add_single(sheaf__pair_sums *out, const sheaf__objective
     return loss;
 }
 
-/* seq: positions of a row of each side; row: the rows of the first. */
-static void set_weights(sheaf__pairs *p, const int64_t seq[2], const int64_t *row,
-                        sheaf__pair_sums *out)
+void sheaf__pairs_weigh(sheaf__pair_sums *out, sheaf__pairs *p, const int64_t *row)
 {
     const bool pairs = p->objective->pairs;
     for (int64_t i = 0; i < p->n; i++) {
+        const double *mean = p->mean + 4 * i;
+        p->pair[i].certainty = -mean[0] + mean[1] - mean[2] + mean[3];
         const sheaf__pair_loss of =
             pairs ? add_pair(out, p->objective, &p->pair[i])
                   : add_single(out, p->objective, &p->pair[i],
@@ -157,8 +157,8 @@ static void set_weights(sheaf__pairs *p, const int64_t seq[2], const int64_t *ro
             const double whole = -of.slope[side] * p->pair_weight,
                          nll = side == 0 ? p->token_weight : 0,
                          weight[] = { nll, nll + whole, nll + p->objective->ld_alpha * whole };
-            float *w = p->weight[side] + i * seq[side];
-            for (int64_t t = 0; t < seq[side]; t++)
+            float *w = p->weight[side] + i * p->seq[side];
+            for (int64_t t = 0; t < p->seq[side]; t++)
                 w[t] = (float)weight[(int)w[t]];
         }
     }
@@ -193,28 +193,26 @@ static sheaf_status *find_drift(sheaf__pair_sums *out, sheaf__pairs *p, const in
     return st;
 }
 
-sheaf_status *sheaf__pairs_weigh(sheaf__pair_sums *out, sheaf__pairs *p,
-                                 const int64_t *const row[2], int64_t sample)
+sheaf_status *sheaf__pairs_look(sheaf__pair_sums *out, sheaf__pairs *p, const int64_t *const row[2],
+                                int64_t sample)
 {
-    int64_t seq[2];
     sheaf_status *st = NULL;
     *out = (sheaf__pair_sums){ .means = 1 };
     if (row != NULL)
         count_tokens(p, row);
-    for (int side = 0; side < sheaf__objective_sides(p->objective) && st == NULL; side++) {
+    for (int side = sheaf__objective_sides(p->objective) - 1; side >= 0 && st == NULL; side--) {
+        const int64_t *of = row == NULL ? NULL : row[side];
         p->look.batch.prompts_too = side == 0 && p->objective->prompts;
-        st = sheaf__runner_run(&p->look, row == NULL ? NULL : row[side]);
-        seq[side] = p->look.batch.seq;
-        if (st == NULL && row != NULL)
-            take_sums(p, side, row[side], out);
+        if (side == 1)
+            st = sheaf__runner_run(&p->look, of);
+        if (side == 1 && st == NULL && !p->both)
+            sheaf__pairs_take(out, p, side, &p->look.batch, of);
         if (p->objective->weighting)
-            TRY(st, find_certainty(p, side, row == NULL ? NULL : row[side]));
+            TRY(st, look_twice(p, side, of));
     }
-    if (st == NULL && p->objective->mismatched)
-        st = find_drift(out, p, row == NULL ? NULL : row[0], sample);
-    if (st == NULL && row != NULL)
-        set_weights(p, seq, row[0], out);
-    return st;
+    return st == NULL && p->objective->mismatched
+               ? find_drift(out, p, row == NULL ? NULL : row[0], sample)
+               : st;
 }
 
 /* ---- sums of rows ---- */

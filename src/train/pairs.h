@@ -2,10 +2,12 @@
  * count in the loss (objective.h).
  *
  * A pair's loss needs the log-probabilities of both answers before either has a gradient. A forward
- * pass of each side, chosen then rejected, gives them, without a tape; then each side goes through
- * the training pass with the weights that follow. So a step holds what one of supervised training
- * holds, and as a row's forward pass depends on nothing but the row, both passes see the same
- * numbers. */
+ * pass of the rejected ones, without a tape, gives theirs; the training pass of the chosen ones
+ * gives the others, before its gradients (sheaf__head_run.weigh); the rejected ones' training pass
+ * follows. So a step holds what one of supervised training holds, and as a row's forward pass
+ * depends on nothing but the row, both passes see the same numbers. Where both sides are kept
+ * (SHEAF__KEPT_PAIRS), the first is a training pass too, and the chosen ones' runs within it:
+ * gradients come in the same order. */
 #pragma once
 
 #include "train/evaluate.h"
@@ -40,12 +42,16 @@ typedef struct sheaf__references {
 typedef struct sheaf__pairs {
     const sheaf__objective *objective;
     sheaf__references reference;      /* borrowed */
-    sheaf__runner look;               /* forward alone */
+    sheaf__runner look;               /* forward alone; of both sides kept, of rejected ones */
+    bool both;                        /* sides are kept */
     int64_t n;                        /* samples of a micro-batch */
     int64_t *other;                   /* [n] of kto: rows whose answers stand behind the prompts */
     float *each, *weight[2];          /* [n * seq] of a micro-batch's positions */
     uint8_t *answer;                  /* [n * seq] 1: the position predicts a token of the answer */
     sheaf__pair *pair;                /* [n] */
+    double *mean;                     /* [n, 4] with weighting, by side: of an answer's tokens, and
+                                         with logits twice as large */
+    int64_t seq[2];                   /* by side, of the passes that ran */
     double pair_weight, token_weight; /* of the step: 1 / its pairs, nll / its chosen tokens */
 } sheaf__pairs;
 
@@ -55,10 +61,16 @@ sheaf_status *sheaf__pairs_open(sheaf__pairs *out, sheaf__model *model, const sh
                                 const sheaf__runner_options *options,
                                 const sheaf__objective *objective);
 void sheaf__pairs_release(sheaf__pairs *pairs);
-/* sheaf__pairs_weigh - the forward passes, and from them weight[0..1]. row: [2][n] the data's rows
- * by side; NULL: of a plan. sample: number of the first in the run. Collective. */
-sheaf_status *sheaf__pairs_weigh(sheaf__pair_sums *out, sheaf__pairs *pairs,
-                                 const int64_t *const row[2], int64_t sample);
+/* sheaf__pairs_look - the forward passes before the first training pass: what runner->each and
+ * ->answer of that are, this sets too. row: [2][n] the data's rows by side; NULL: of a plan.
+ * sample: number of the first in the run. Collective. */
+sheaf_status *sheaf__pairs_look(sheaf__pair_sums *out, sheaf__pairs *pairs,
+                                const int64_t *const row[2], int64_t sample);
+/* sheaf__pairs_take - of a pass that ran up to its gradients: the sums of its side. */
+void sheaf__pairs_take(sheaf__pair_sums *out, sheaf__pairs *pairs, int side,
+                       const sheaf_batch *batch, const int64_t *row);
+/* sheaf__pairs_weigh - once all sides are taken: weight[0..1]. row: of the first side. */
+void sheaf__pairs_weigh(sheaf__pair_sums *out, sheaf__pairs *pairs, const int64_t *row);
 /* sheaf__pairs_other - [n] the mismatched answers of a micro-batch: each row has that of the one
  * before, the first that of the last. */
 void sheaf__pairs_other(int64_t *out, const int64_t *row, int64_t n);

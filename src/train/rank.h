@@ -68,7 +68,7 @@ void sheaf__other_release(sheaf__other *other);
 sheaf_status *sheaf__rank_refer(sheaf__rank *rank, const sheaf__job *job, const char *origin,
                                 const sheaf__evaluate_options *how);
 /* sheaf__reference_check - does another model have the tensors of `own`, so that it may be its
- * reference? Errors: SHEAF_E_LAYOUT. */
+ * reference, and compute alike? Errors: SHEAF_E_LAYOUT. */
 sheaf_status *sheaf__reference_check(const sheaf_schema *other, const sheaf_schema *own);
 
 /* sheaf__evaluates - do the options have evaluations during training? */

@@ -1,5 +1,7 @@
 /* reference.c - the sums of an objective's reference: made once, and kept in OUT/reference, so that
- * a run which goes on need not make them again.
+ * a run which goes on need not make them again; or in a folder that several runs share, in a file
+ * with the name of the key. There they are of all rows, so that other steps, batches and orders
+ * find them, unless mismatched answers are read, which follow from these.
  *
  * The file: 32 hex digits, the hash of all that the sums follow from, then the sums, doubles
  * whose first byte is the lowest: of the rows to train on, of mismatched answers by sample, of the
@@ -7,6 +9,7 @@
 #include "base/base.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "schema/config_text.h"
 #include "train/origin.h"
 #include "train/rank.h"
 
@@ -35,16 +38,24 @@ static sheaf_status *describe(sums *out, const sheaf__rank *rank, const sheaf__j
     const sheaf_train_options *o = job->options;
     const sheaf__objective *objective = &job->objective;
     const int64_t each = o->micro_batch * o->accumulate;
-    const bool wraps = o->steps > sheaf__subset_rows(&job->train) / each;
-    *out = (sums){ .samples = o->steps * each,
-                   .drawn = wraps ? 0 : o->steps * each,
+    const bool wraps = o->steps > sheaf__subset_rows(&job->train) / each,
+               shared = sheaf__is_given(objective->cache) && !objective->mismatched;
+    *out = (sums){ .samples = shared ? 0 : o->steps * each,
+                   .drawn = wraps || shared ? 0 : o->steps * each,
                    .rows = sheaf_data_rows(job->train.data) };
     out->mixed = objective->mismatched ? out->samples : 0;
     out->eval = job->eval.data == NULL ? 0 : sheaf_data_rows(job->eval.data);
     out->bytes = (size_t)(out->rows + out->mixed + out->eval) * sizeof(double);
-    const double numbers[] = { (double)out->samples,    (double)out->drawn,  (double)o->micro_batch,
-                               (double)o->shuffle,      (double)o->dtype,    (double)o->slices,
-                               (double)objective->base, objective->ld_alpha, o->eval_split };
+    const double numbers[] = { (double)out->samples,
+                               (double)out->drawn,
+                               shared ? 0 : (double)o->micro_batch,
+                               shared ? 0 : (double)o->shuffle,
+                               (double)o->dtype,
+                               (double)o->slices,
+                               (double)objective->base,
+                               objective->ld_alpha,
+                               o->eval_split,
+                               (double)o->quantize };
     const char *const texts[] = { origin, job->other == NULL ? "" : job->other->origin,
                                   sheaf_data_hash(job->train.data),
                                   out->eval == 0 ? "" : sheaf_data_hash(job->eval.data),
@@ -87,6 +98,31 @@ static sheaf_status *write_all(const double *from, const sums *of, const char *p
     return st;
 }
 
+/* Its weights take the places of the run's, which computes by its own config. Which tokens begin
+ * and end texts does not count: the reference gets ids. */
+static sheaf_status *check_config(const sheaf_config *other, const sheaf_config *own)
+{
+    sheaf_config is = *other;
+    char *text[2] = { NULL, NULL }, found[SHEAF__LINE_VALUE];
+    sheaf__line_change d;
+    is.bos = own->bos;
+    is.pad = own->pad;
+    is.neos = own->neos;
+    memcpy(is.eos, own->eos, sizeof is.eos);
+    is.byte_vocab = own->byte_vocab;
+    is.json = own->json;
+    sheaf_status *st = sheaf__config_text(&text[0], own);
+    TRY(st, sheaf__config_text(&text[1], &is));
+    if (st == NULL && sheaf__lines_differ(&d, text[0], text[1], ':')) {
+        st = sheaf_fail(SHEAF_E_LAYOUT, "config.json: '%.*s'", (int)d.key, d.line);
+        sheaf_expected(st, "%s, as of the model that is trained", sheaf__line_value(found, d.was));
+        sheaf_found(st, "%s", sheaf__line_value(found, d.is));
+    }
+    free(text[0]);
+    free(text[1]);
+    return st;
+}
+
 sheaf_status *sheaf__reference_check(const sheaf_schema *other, const sheaf_schema *own)
 {
     for (int64_t i = 0; i < own->count; i++) {
@@ -102,7 +138,7 @@ sheaf_status *sheaf__reference_check(const sheaf_schema *other, const sheaf_sche
             return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "`reference`"),
                                               "the tensors of the model that is trained"),
                                "'%s' beside them", other->tensor[i].name);
-    return NULL;
+    return check_config(&other->config, &own->config);
 }
 
 enum { TEXT = 512 };
@@ -241,13 +277,17 @@ sheaf_status *sheaf__rank_refer(sheaf__rank *rank, const sheaf__job *job, const 
     sums of;
     char *path = NULL;
     sheaf_status *st = NULL;
+    const char *cache = job->objective.cache;
     if (job->objective.grouped) { /* which keeps the factors, as its completions are not known */
         sheaf__batch_refer(sheaf__stepper_batch(rank->stepper));
         return sheaf_in(sheaf__agree_groups(rank->model->context, begin(rank, job)),
                         "the reference");
     }
     st = describe(&of, rank, job, origin);
-    TRY(st, sheaf__path_join(&path, job->options->out, "reference"));
+    if (st == NULL && sheaf__is_given(cache))
+        st = rank->context.rank + rank->context.group == 0 ? sheaf__make_dirs(cache) : NULL;
+    TRY(st, sheaf__is_given(cache) ? sheaf__path_join(&path, cache, of.key)
+                                   : sheaf__path_join(&path, job->options->out, "reference"));
     st = sheaf__agree_groups(rank->model->context, st);
     TRY(st, take(rank, job, &of, path, how));
     free(path);

@@ -70,10 +70,9 @@ static sheaf_status *change_places(sheaf__batch *b)
 
 /* ---- log-probabilities ---- */
 
-/* Of the labels of row i of the pass that ran. */
-static void take_row(float *out, const sheaf__pairs *p, int64_t i)
+/* Of the labels of row i of the pass that ran, of `seq` positions. */
+static void take_row(float *out, const sheaf__pairs *p, int64_t seq, int64_t i)
 {
-    const int64_t seq = p->look.batch.seq;
     for (int64_t t = i * seq; t < (i + 1) * seq; t++)
         if (p->answer[t])
             *out++ = -p->each[t];
@@ -94,7 +93,7 @@ static sheaf_status *look_at(float *to, sheaf__batch *b, sheaf__pairs *p, const 
         }
         for (int64_t i = micro * b->n; i < (micro + 1) * b->n && st == NULL; i++)
             if (!unseen || !b->seen[i])
-                take_row(to + i * b->stride, p, i - micro * b->n);
+                take_row(to + i * b->stride, p, p->look.batch.seq, i - micro * b->n);
     }
     return st;
 }
@@ -302,22 +301,18 @@ sheaf_status *sheaf__batch_begin(sheaf__batch *b, sheaf__pairs *p, int64_t numbe
     return st;
 }
 
-sheaf_status *sheaf__batch_weigh(sheaf__pair_sums *out, sheaf__batch *b, sheaf__pairs *p,
-                                 int64_t micro, const int64_t *row, double scale)
+void sheaf__batch_weigh(sheaf__pair_sums *out, sheaf__batch *b, sheaf__pairs *p, int64_t micro,
+                        int64_t seq, double scale)
 {
     const int64_t first = micro * b->n;
     sheaf__group_counts counts = { .rows = b->micros * b->n, b->tokens, b->n, 0 };
-    sheaf_status *st = sheaf__runner_run(&p->look, row);
-    const int64_t seq = p->look.batch.seq;
     *out = (sheaf__pair_sums){ .group = micro == 0 ? b->rewards : (sheaf__group_sums){ 0 } };
-    if (st != NULL || row == NULL)
-        return st;
     for (int64_t i = first; i < first + b->n; i++)
         counts.micro_tokens += b->labels[i];
     for (int64_t i = first; i < first + b->n; i++) {
         float *w = p->weight[0] + (i - first) * seq;
         const uint8_t *answer = p->answer + (i - first) * seq;
-        take_row(b->lp, p, i - first);
+        take_row(b->lp, p, seq, i - first);
         const sheaf__completion one = { .lp = b->lp,
                                         .old = b->seen[i] ? b->old + i * b->stride : b->lp,
                                         .reference =
@@ -330,5 +325,4 @@ sheaf_status *sheaf__batch_weigh(sheaf__pair_sums *out, sheaf__batch *b, sheaf__
         for (int64_t t = 0, k = 0; t < seq; t++)
             w[t] = answer[t] && k < one.n ? (float)(b->weight[k++] * scale) : 0;
     }
-    return NULL;
 }

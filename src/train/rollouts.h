@@ -48,7 +48,7 @@ sheaf_status *sheaf__batch_draw(sheaf_data **out, sheaf__batch *batch,
  * plan. own: micro-batches [begin, end) of each group of ranks. Collective. */
 sheaf_status *sheaf__batch_begin(sheaf__batch *batch, sheaf__pairs *pairs, int64_t number,
                                  const int64_t *row, const sheaf_range *own);
-/* sheaf__batch_weigh - the forward pass of a micro-batch, and from it pairs->weight[0]. row: its
- * rows; NULL: of a plan. scale: of the loss. Collective. */
-sheaf_status *sheaf__batch_weigh(sheaf__pair_sums *out, sheaf__batch *batch, sheaf__pairs *pairs,
-                                 int64_t micro, const int64_t *row, double scale);
+/* sheaf__batch_weigh - once the losses of a micro-batch are in pairs->each: pairs->weight[0]. seq:
+ * positions of a row. scale: of the loss. */
+void sheaf__batch_weigh(sheaf__pair_sums *out, sheaf__batch *batch, sheaf__pairs *pairs,
+                        int64_t micro, int64_t seq, double scale);

@@ -151,6 +151,7 @@ sheaf_status *sheaf__runner_open(sheaf__runner *r, sheaf__model *model, const sh
                                     .stream = { r->input[SHEAF__RUNNER_STREAMS].device,
                                                 r->input[SHEAF__RUNNER_STREAMS + 1].device } };
     r->head.label = r->batch.labels;
+    r->head.forward_alone = !options->backward;
     r->head.scores = model->schema->config.scores;
     return st;
 }

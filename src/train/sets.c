@@ -210,10 +210,14 @@ static sheaf_status *check_groups(const sheaf_data *data, const sheaf_train_opti
 sheaf_status *sheaf__objective_check(const sheaf__objective *objective,
                                      const sheaf_train_options *o)
 {
+    const bool away = sheaf__is_given(o->offload) && strcmp(o->offload, "moments") != 0;
     const struct {
         const char *flag, *why;
         bool given;
     } of[] = {
+        { "`keep-activations pairs`",
+          "it is for pairs, without `use-weighting` and without `offload` of weights or activations",
+          o->kept == SHEAF__KEPT_PAIRS && (!objective->pairs || objective->weighting || away) },
         { "`pack`", "a pair's loss needs both answers whole, each in a row of its own", o->pack },
         { "`loss-on all`", "the answers alone are compared", o->loss_on == SHEAF_LOSS_ALL },
         { "`loss-on last`", "answers of several turns are compared whole",
@@ -229,7 +233,8 @@ sheaf_status *sheaf__objective_check(const sheaf__objective *objective,
           objective->scores && sheaf__is_given(o->add_tokens) },
         { "`neftune-alpha`", "the reference's sums are those without noise", o->neftune_alpha > 0 },
     };
-    for (size_t i = 0; i < sizeof of / sizeof *of && sheaf__objective_prefers(objective); i++)
+    const size_t n = sheaf__objective_prefers(objective) ? sizeof of / sizeof *of : 1;
+    for (size_t i = 0; i < n; i++)
         if (of[i].given)
             return sheaf_try_this(
                 sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", of[i].flag),

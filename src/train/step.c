@@ -29,7 +29,12 @@ struct sheaf__stepper {
     int64_t *rows, *samples;
     int64_t *both[2]; /* of pairs: the rows of each side */
     bool follows;     /* a plan: the rows of the data, as a real run takes them */
+    /* Of the micro-batch that runs: its number, its step, and where its sums go. */
+    int64_t micro, done;
+    sheaf__pair_sums *sums;
 };
+
+static sheaf_status *weigh_both(void *self);
 
 static sheaf_status *take_rows(sheaf__stepper *s)
 {
@@ -106,6 +111,11 @@ sheaf_status *sheaf__stepper_new(sheaf__stepper **out, sheaf__model *model,
         options->objective->group.temperature;
     TRY(st, take_random(s));
     TRY(st, take_rows(s));
+    s->runner.head.self = s->pairs.look.head.self = s;
+    s->runner.head.each = s->pairs.each; /* NULL: not of preferences */
+    s->runner.batch.answer = s->pairs.answer;
+    s->pairs.look.head.weigh = weigh_both;
+    s->pairs.look.head.weight = s->pairs.weight[1];
     s->noise = (sheaf__noise_in){ &s->runner.info, s->half.device };
     s->runner.head.smoothing = s->prefers ? 0 : s->run->label_smoothing;
     s->runner.info = (sheaf__step_info){ .training = !s->prefers, /* else no dropout */
@@ -209,11 +219,16 @@ static void name_positions(sheaf__stepper *s, int64_t at, int64_t seq, int64_t r
     }
 }
 
+static bool knows_rows(const sheaf__stepper *s)
+{
+    return !s->options.plans || s->follows;
+}
+
 /* The rows of a micro-batch, and what dropout and noise ask of their tokens. A plan that does not
  * follow the data knows only how many there are. */
 static sheaf_status *choose_rows(sheaf__stepper *s, int64_t done, int64_t micro, int side)
 {
-    const bool known = !s->options.plans || s->follows;
+    const bool known = knows_rows(s);
     const int64_t n = known ? rows_of(s, done, micro, side, s->rows, s->samples)
                             : s->run->micro_batch,
                   seq = sheaf__runner_holds(&s->runner, known ? s->rows : NULL).seq;
@@ -279,6 +294,67 @@ static void count_labels(sheaf__stepper *s, int64_t done, sheaf__step_result *ou
         }
 }
 
+/* ---- a micro-batch ---- */
+
+/* Once the losses of the first side are known; those of the other are. */
+static sheaf_status *weigh_first(void *self)
+{
+    sheaf__stepper *s = self;
+    const sheaf_train_options *o = s->run;
+    const int64_t seq = s->runner.batch.seq;
+    const double rows = (double)o->micro_batch * (double)o->accumulate;
+    if (!s->options.objective->grouped)
+        sheaf__pairs_take(s->sums, &s->pairs, 0, &s->runner.batch,
+                          knows_rows(s) ? s->both[0] : NULL);
+    if (!knows_rows(s))
+        return NULL;
+    if (s->options.objective->grouped)
+        sheaf__batch_weigh(s->sums, &s->batch, &s->pairs, s->micro, seq,
+                           s->pairs.pair_weight * rows);
+    else
+        sheaf__pairs_weigh(s->sums, &s->pairs, s->both[0]);
+    return NULL;
+}
+
+static sheaf_status *run_side(sheaf__stepper *s, int64_t done, int64_t micro, int side)
+{
+    sheaf_status *st = choose_rows(s, done, micro, side);
+    s->runner.head.weight = s->pairs.weight[side]; /* NULL: one for all rows */
+    s->runner.head.weigh = s->prefers && side == 0 ? weigh_first : NULL;
+    s->runner.batch.prompts_too = side == 0 && s->options.objective->prompts;
+    return TRY(st, sheaf__runner_run(&s->runner, knows_rows(s) ? s->rows : NULL));
+}
+
+/* Where both sides of pairs are kept: once the losses of the other are known, the first runs. */
+static sheaf_status *weigh_both(void *self)
+{
+    sheaf__stepper *s = self;
+    sheaf__pairs_take(s->sums, &s->pairs, 1, &s->pairs.look.batch,
+                      knows_rows(s) ? s->both[1] : NULL);
+    return run_side(s, s->done, s->micro, 0);
+}
+
+static sheaf_status *run_micro(sheaf__pair_sums *out, sheaf__stepper *s, int64_t done,
+                               int64_t micro)
+{
+    const int64_t *const both[2] = { s->both[0], s->both[1] };
+    const sheaf__nonfinite *bad = s->runner.watch;
+    sheaf_status *st = NULL;
+    s->sums = out;
+    s->done = done;
+    s->micro = micro;
+    for (int side = 0; side < s->sides && s->prefers && knows_rows(s); side++)
+        rows_of(s, done, micro, side, s->both[side], s->samples);
+    if (s->prefers && !s->options.objective->grouped)
+        st = sheaf__pairs_look(out, &s->pairs, knows_rows(s) ? both : NULL, s->samples[0]);
+    for (int side = 0; side < s->sides && !s->pairs.both && (bad == NULL || bad->op == NULL);
+         side++)
+        TRY(st, run_side(s, done, micro, side));
+    if (!s->prefers)
+        *out = (sheaf__pair_sums){ .loss = s->runner.head.loss_sum };
+    return st;
+}
+
 /* ---- a number that is not finite ---- */
 
 /* Runs micro-batches [begin, end) of a step again, up to the first with a value that is not finite:
@@ -287,15 +363,15 @@ static sheaf_status *find_source(sheaf__nonfinite *bad, int64_t *micro, sheaf__s
                                  int64_t done, int64_t begin, int64_t end)
 {
     sheaf_status *st = NULL;
+    sheaf__pair_sums unused;
     *bad = (sheaf__nonfinite){ 0 };
     s->runner.watch = bad;
-    for (int64_t m = begin; m < end && st == NULL && bad->op == NULL; m++)
-        for (int side = 0; side < s->sides && st == NULL && bad->op == NULL; side++) {
-            st = choose_rows(s, done, m, side);
-            TRY(st, sheaf__runner_run(&s->runner, s->rows));
-            *micro = m;
-        }
-    s->runner.watch = NULL;
+    s->pairs.look.watch = s->pairs.both ? bad : NULL;
+    for (int64_t m = begin; m < end && st == NULL && bad->op == NULL; m++) {
+        st = run_micro(&unused, s, done, m);
+        *micro = m;
+    }
+    s->runner.watch = s->pairs.look.watch = NULL;
     return st;
 }
 
@@ -359,35 +435,6 @@ static sheaf_status *not_finite(sheaf__stepper *s, int64_t done, int64_t micro, 
     sheaf_found(st, "%s", text.at == NULL ? "none" : text.at);
     sheaf__text_release(&text);
     return advise(st, s, weight, all);
-}
-
-static sheaf_status *run_side(sheaf__stepper *s, int64_t done, int64_t micro, int side)
-{
-    sheaf_status *st = choose_rows(s, done, micro, side);
-    s->runner.head.weight = s->pairs.weight[side]; /* NULL: one for all rows */
-    s->runner.batch.prompts_too = side == 0 && s->options.objective->prompts;
-    return TRY(st, sheaf__runner_run(&s->runner, s->options.plans && !s->follows ? NULL : s->rows));
-}
-
-static sheaf_status *run_micro(sheaf__pair_sums *out, sheaf__stepper *s, int64_t done,
-                               int64_t micro)
-{
-    const bool known = !s->options.plans || s->follows;
-    const int64_t *const both[2] = { s->both[0], s->both[1] };
-    sheaf_status *st = NULL;
-    for (int side = 0; side < s->sides && s->prefers && known; side++)
-        rows_of(s, done, micro, side, s->both[side], s->samples);
-    if (s->options.objective->grouped)
-        st = sheaf__batch_weigh(out, &s->batch, &s->pairs, micro, known ? s->both[0] : NULL,
-                                s->pairs.pair_weight * (double)s->run->micro_batch *
-                                    (double)s->run->accumulate);
-    else if (s->prefers)
-        st = sheaf__pairs_weigh(out, &s->pairs, known ? both : NULL, s->samples[0]);
-    for (int side = 0; side < s->sides; side++)
-        TRY(st, run_side(s, done, micro, side));
-    if (!s->prefers)
-        *out = (sheaf__pair_sums){ .loss = s->runner.head.loss_sum };
-    return st;
 }
 
 /* The micro-batches of one accumulator; loss: of each. */
@@ -517,7 +564,7 @@ static sheaf_status *draw(sheaf__stepper *s, int64_t number)
 /* Before the first step of a batch of completions. */
 static sheaf_status *begin_batch(sheaf__stepper *s, int64_t done)
 {
-    const bool known = !s->options.plans || s->follows;
+    const bool known = knows_rows(s);
     const int64_t number = batch_of(s, done), micros = s->run->accumulate, n = s->run->micro_batch;
     const int groups = s->context->groups > 1 ? s->context->groups : 1;
     sheaf_range own[SHEAF_MAX_SLICES];
@@ -634,7 +681,9 @@ static sheaf_status *check_start(const sheaf__stepper *s, int64_t done,
     sheaf_status *st = sheaf_fail(SHEAF_E_NUMBER, "step 1: rewards");
     sheaf_expected(st, "0: the reference is the model as it begins");
     sheaf_found(st, "%.9g of chosen answers, %.9g of others", reward[0], reward[1]);
-    return sheaf_try_this(st, "remove OUT/reference, so that its sums are made anew");
+    return sheaf_try_this(
+        st, "remove OUT/reference, or the file in the folder of `reference-cache`, so "
+            "that its sums are made anew");
 }
 
 sheaf_status *sheaf__stepper_run(sheaf__step_result *out, sheaf__stepper *s, int64_t done,

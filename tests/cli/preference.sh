@@ -41,10 +41,11 @@ alike() {
     done
 }
 alike "dpo" --objective dpo --beta 0.5 -- "--tp 2" "--tp 3 --threads 4" "--dp 2" "--tp 2 --dp 4" "--isa avx2" "--keep-activations none" \
+    "--keep-activations pairs" "--tp 2 --dp 2 --keep-activations pairs" "--keep-activations pairs --offload moments" \
     "--offload weights,moments,activations" "--tp 2 --offload activations"
 check "it learns" awk -v first="$(metric one 1 loss)" -v last="$(metric one 3 loss)" 'BEGIN { exit !(first > 0.6931 && first < 0.6932 && last < 0.6) }'
-alike "losses that are added, in bfloat16" --objective dpo --loss-type sigmoid,sft --loss-weights 1,0.5 --ld-alpha 0.5 --dtype bfloat16 -- "--tp 2" "--dp 2 --keep-activations none"
-alike "simpo of all weights" --objective simpo --method full --accumulators 2 --cpo-alpha 0.5 -- "--tp 3" "--dp 2 --offload moments"
+alike "losses that are added, in bfloat16" --objective dpo --loss-type sigmoid,sft --loss-weights 1,0.5 --ld-alpha 0.5 --dtype bfloat16 -- "--tp 2" "--dp 2 --keep-activations none" "--tp 3 --keep-activations pairs"
+alike "simpo of all weights" --objective simpo --method full --accumulators 2 --cpo-alpha 0.5 -- "--tp 3" "--dp 2 --keep-activations pairs --offload moments"
 alike "rows of like length" --objective ipo --group-by-length -- "--tp 2"
 alike "wpo" --objective dpo --use-weighting --f-divergence-type js_divergence -- "--tp 3" "--tp 2 --dp 2 --keep-activations none"
 alike "orpo" --objective orpo -- "--tp 2 --dp 2"
@@ -124,6 +125,16 @@ runs "one without a step begins anew" 0 'begins anew.*step 3/3' train "${data[@]
     --lora-rank 4 --steps 3 --micro-batch 2 --accumulate 4 --lr 1e-2 --objective dpo --beta 0.5
 check "with sums of its own" equal whole half
 absent "and nothing of the other's" "$work/half/rollouts.jsonl"
+shared=(--reference-cache "$work/cache/of it")
+check "in a folder that runs share" run cached --objective dpo --beta 0.5 "${shared[@]}"
+check "it changes nothing" equal whole cached
+absent "and OUT has none" "$work/cached/reference"
+cp -r "$work/cache" "$work/cache.made"
+check "other steps and ranks" run other --objective dpo --loss-type hinge --steps 2 --micro-batch 4 --lr 1e-3 --tp 2 "${shared[@]}"
+check "read the same file" diff -r "$work/cache" "$work/cache.made"
+(cd "$work/cache/of it" && for at in $(seq 38 8 414); do printf '\001' | dd of="$(ls)" bs=1 seek="$at" conv=notrunc 2>/dev/null; done)
+check "as one with other numbers shows" eval '! run cached --objective dpo "${shared[@]}" >/dev/null && grep -q "step 1: rewards" "$work/said"'
+check "another dtype makes its own" eval 'run cached --objective dpo --dtype bfloat16 "${shared[@]}" && test "$(ls "$work/cache/of it" | wc -l)" = 2'
 runs "with no other beta" 2 '--beta cannot change.*expected: +0.5' train --out "$work/half" --resume --steps 4 --beta 0.1
 runs "nor objective" 2 '--objective cannot change.*expected: +dpo' train --out "$work/half" --resume --steps 4 --objective ipo
 
@@ -187,6 +198,11 @@ check "another model, whose bytes are the base's" eval 'cp -r "$model" "$work/co
 check "is the base" equal one base
 check "one of another shape" "$sheaf" init mini "$work/mini" --seed 1 --quiet
 runs "is refused" 3 'mini: .*the tensors of the model that is trained' train "${data[@]}" --steps 1 --objective dpo --reference "$work/mini" --out "$work/no"
+check "one that computes otherwise" sed -i 's/"rope_theta": [0-9.]*/"rope_theta": 20000.0/' "$work/copy/config.json"
+check "is another model" eval '! cmp "$model/config.json" "$work/copy/config.json"'
+runs "is refused, too" 3 'copy: config.json: .rope_theta.*expected: +10000, as of the model.*found: +20000' train "${data[@]}" --steps 1 --objective dpo --reference "$work/copy" --out "$work/no"
+sed -e 's/"rope_theta": 20000.0/"rope_theta": 10000.0/; s/"eos_token_id": 257/"eos_token_id": 258/' -i "$work/copy/config.json"
+check "but for what ends a text" eval 'fresh one "${again[@]}" --reference "$work/copy" && equal one base'
 check "and leaves nothing" test ! -e "$work/no"
 
 # ---- evaluation ----
@@ -380,15 +396,23 @@ runs "an adapter of answers is no beginning" 2 'expected: an adapter of a reward
 no=(train "${data[@]}" --steps 1 --out "$work/no")
 runs "packed rows" 2 '--pack .*expected: none with --objective dpo .*found: +a pair.s loss needs both answers whole' "${no[@]}" --objective dpo --pack
 runs "noise" 2 '--neftune-alpha .*expected: none with --objective dpo' "${no[@]}" --objective dpo --neftune-alpha 5
+runs "pairs kept of one answer" 2 '--keep-activations pairs .*expected: none with --objective kto .*it is for pairs' "${no[@]}" --objective kto --micro-batch 2 --keep-activations pairs
+runs "or of none" 2 '--keep-activations pairs .*expected: none with --objective sft' train --model "$model" --data "$work/plain.jsonl" --steps 1 --out "$work/no" --keep-activations pairs
+runs "or away" 2 '--keep-activations pairs .*without .*--offload' "${no[@]}" --objective dpo --keep-activations pairs --offload activations
 runs "last answers" 2 '--loss-on last .*expected: none with --objective dpo' "${no[@]}" --objective dpo --loss-on last
 runs "prompts that are learnt" 2 '--loss-on all .*expected: none with --objective dpo' "${no[@]}" --objective dpo --loss-on all
 runs "records without a pair" 3 'line 1: field .chosen.* .*expected: two answers' train --model "$model" --data "$work/plain.jsonl" --steps 1 --out "$work/no" --objective dpo
 runs "pairs without an objective" 3 'field .rejected.*--objective dpo learns from pairs' "${no[@]}"
 runs "beta alone" 2 '--beta .*expected: none with --objective sft' "${no[@]}" --beta 0.1
 runs "a reference that simpo has not" 2 '--reference .*expected: none with --objective simpo' "${no[@]}" --objective simpo --reference base
+runs "nor a cache of one" 2 '--reference-cache .*expected: none with --objective simpo' "${no[@]}" --objective simpo --reference-cache "$work/cache"
 runs "an unknown objective" 2 '--objective .*expected: sft, dpo' "${no[@]}" --objective dqo
 runs "an unknown loss" 2 '--loss-type .*expected: sigmoid, hinge.*found: +.aot' "${no[@]}" --objective dpo --loss-type aot
 runs "an unknown divergence" 2 '--f-divergence-type .*expected: reverse_kl, forward_kl' "${no[@]}" --objective dpo --f-divergence-type kl
+runs "none of cpo by 0" 2 '--cpo-alpha .*expected: above 0; -1: none' "${no[@]}" --objective cpo --cpo-alpha 0
+for flag in delta top-p epsilon-high reward-time; do
+    runs "--$flag 0 is not its default" 2 "--$flag .*above 0" "${no[@]}" --objective grpo --$flag 0
+done
 runs "a coefficient that nothing reads" 2 '--f-alpha-divergence-coef .*expected: none' "${no[@]}" --objective dpo --f-alpha-divergence-coef 0.3
 runs "weights of pairs and tokens" 2 '--loss-type .*no sft with --use-weighting' "${no[@]}" --objective dpo --loss-type sigmoid,sft --use-weighting
 runs "an unknown reference" 2 '--reference .*expected: start or base, or the folder' "${no[@]}" --objective dpo --reference adapter
@@ -402,7 +426,7 @@ for ((i = 0; i < 24; i++)); do # rows long enough for activations to count
     printf '{"prompt": "%060d", "chosen": " yes %0*d", "rejected": " no."}\n' $i $((10 + i)) $i
 done >"$work/long.jsonl"
 for flags in "--objective dpo" "--objective dpo --tp 3" "--objective dpo --method full --dtype bfloat16" "--objective dpo --keep-activations none" \
-    "--objective reward" "--objective reward --method full --tp 2" "--objective cpo --dp 2 --accumulate 2" "--objective orpo" "--objective simpo --dtype bfloat16" "--objective dpo --use-weighting" "--objective kto" "--objective dpo --eval-split 0.25 --eval-every 1"; do
+    "--objective reward" "--objective reward --method full --tp 2" "--objective cpo --dp 2 --accumulate 2" "--objective orpo" "--objective simpo --dtype bfloat16" "--objective dpo --use-weighting" "--objective kto" "--objective dpo --keep-activations pairs" "--objective cpo --tp 2 --keep-activations pairs" "--objective dpo --eval-split 0.25 --eval-every 1"; do
     # shellcheck disable=SC2086
     check "planned and measured: $flags" predicted "$model" "$work/long.jsonl" --micro-batch 4 $flags
 done
