@@ -53,9 +53,9 @@ static sheaf_status *differs(const compared *c, const char *name, const char *is
 static void note_recipe(const compared *c, const sheaf_events *events)
 {
     static const char *const names[] = {
-        "lora-rank",         "lora-alpha",         "lora-dropout",   "lora-rslora",
-        "lora-bias",         "lora-targets",       "lora-exclude",   "lora-layers",
-        "lora-rank-pattern", "lora-alpha-pattern", "modules-to-save"
+        "lora-rank",   "lora-alpha",        "lora-dropout",       "lora-rslora",
+        "lora-dora",   "lora-bias",         "lora-targets",       "lora-exclude",
+        "lora-layers", "lora-rank-pattern", "lora-alpha-pattern", "modules-to-save"
     };
     sheaf_text list = { 0 };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
@@ -110,6 +110,7 @@ static sheaf_status *take_numbers(const compared *c)
                     { "lora-alpha", "lora-alpha-pattern", &c->alpha, &is->alpha },
                     { "lora-dropout", NULL, &is->dropout, &is->dropout },
                     { "lora-rslora", NULL, &is->rslora, &is->rslora },
+                    { "lora-dora", NULL, &is->dora, &is->dora },
                     { "lora-bias", NULL, &bias, &bias } };
     sheaf_status *st = NULL;
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers && st == NULL; i++) {

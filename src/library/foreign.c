@@ -13,7 +13,6 @@
 #define CONTRARY "off=true|*=false"
 #define REFUSED "off=|*=!"
 #define BITS "bitsandbytes has 4 and 8"
-#define NO_DORA "DoRA is merged, not trained"
 #define TOKENS "write them to a file, one a line: `add-tokens FILE`"
 #define FOLDER_ALONE "a folder: sheaf downloads nothing"
 #define OF_ONE_DEVICE "of one device: with N of them multiply accumulate by N"
@@ -26,6 +25,9 @@
     "adamw_bnb_8bit=adamw8bit|paged_adamw_8bit=adamw8bit|*=!the optimizer is AdamW"
 
 static const sheaf_foreign_rule both[] = {
+    { "loraplus_lr_ratio", COPY, "lora-plus" },
+    { "loraplus_lr_embedding", ONLY, NULL, "1e-06|1e-6|0.000001",
+      "lr-scale: '*lora_embedding*=X', X as a share of `lr`" },
     { "lora_dropout", COPY, "lora-dropout" },
     { "group_by_length", COPY, "group-by-length", FLAG },
     { "output_dir", COPY, "out" },
@@ -100,9 +102,8 @@ static const sheaf_foreign_rule factory[] = {
     { "add_tokens", COPY, NULL, REFUSED TOKENS },
     { "add_special_tokens|new_special_tokens", COPY, NULL,
       REFUSED "write them to a .json list, with \"special\": true: `add-tokens FILE`" },
-    { "use_dora", COPY, NULL, REFUSED NO_DORA },
+    { "use_dora", COPY, "lora-dora", FLAG },
     { "use_galore|use_badam|kt_use_lora_experts|kt_lora_*", COPY, NULL, REFUSED },
-    { "loraplus_lr_ratio", COPY, NULL, REFUSED "`lr-scale` gives tensors rates of their own" },
     { "quantization_bit", COPY, "quantize", "4=nf4-double|8=int8|off=|*=!" BITS },
     { "quantization_type", ONLY, NULL, "nf4" },
     { "quantization_method", ONLY, NULL, "bnb|bitsandbytes" },
@@ -165,7 +166,7 @@ static const sheaf_foreign_rule axolotl[] = {
     { "lora_fan_in_fan_out|s2_attention", COPY, NULL, REFUSED },
     { "lora_target_parameters", COPY, NULL, REFUSED "name layers with `lora-targets`" },
     { "peft_use_rslora", COPY, "lora-rslora", FLAG },
-    { "peft_use_dora", COPY, NULL, REFUSED NO_DORA },
+    { "peft_use_dora", COPY, "lora-dora", FLAG },
     { "unfrozen_parameters", COPY, NULL, REFUSED "name them with `train PATTERN`" },
     { "datasets[0].path", COPY, "data", NULL,
       "a JSON Lines file; of a data set of the hub, write one" },

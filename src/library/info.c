@@ -410,9 +410,10 @@ static void put_adapter(info *t, const sheaf_probe *probe)
     }
     if (o.dora || o.lora_bias || o.ntokens > 0)
         sheaf__json_put_text(&t->json, "variant",
-                             o.dora        ? "DoRA (merge only)"
-                             : o.lora_bias ? "LoRA with a bias on B (merge only)"
-                                           : "LoRA and trained token rows (merge only)");
+                             o.lora_bias && o.dora ? "DoRA with a bias on B (merge only)"
+                             : o.lora_bias         ? "LoRA with a bias on B (merge only)"
+                             : o.ntokens > 0       ? "LoRA and trained token rows (merge only)"
+                                                   : "DoRA");
     if (o.unknown_keys != NULL)
         sheaf__json_put_text(&t->json, "unknown_keys", o.unknown_keys);
     const bool there = o.base_name != NULL && sheaf__path_kind(o.base_name) ==

@@ -78,6 +78,23 @@ static sheaf_status *refuse_kind(const sheaf_tensor *tensor)
                               "expression for whole paths that leaves this one out");
 }
 
+/* The norms of a table are sums over the vocabulary, which is read by rows; the head runs in parts
+ * of rows; and PEFT has no DoRA of parameters. */
+static sheaf_status *refuse_dora(const sheaf_lora_module *m)
+{
+    const sheaf_tensor *base = m->base;
+    const char *is = base->role == SHEAF_EMBED  ? "the table of embeddings"
+                     : base->role == SHEAF_HEAD ? "the output head"
+                     : m->parameter != NULL     ? "a parameter of experts"
+                                                : NULL;
+    if (is == NULL)
+        return NULL;
+    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "target '%s' with DoRA", base->module);
+    sheaf_found(sheaf_expected(st, "linear layers of the model's layers and towers"), "%s", is);
+    return sheaf_try_this(st, "new adapters: leave it out, or train it without DoRA; one that is "
+                              "there: sheaf merge BASE ADAPTER MERGED");
+}
+
 /* ---- entries that match nothing ---- */
 
 /* Is it a parameter of a module, as the resampler's query, and no module itself? */
@@ -214,7 +231,7 @@ static sheaf_status *set_rank(sheaf_lora_module *m, double rank, double alpha,
 
 /* Names of the factors: after the path of the module; A of experts after their number in the stack.
  */
-static sheaf_status *name_factors(sheaf_lora_module *m)
+static sheaf_status *name_factors(sheaf_lora_module *m, bool dora)
 {
     const sheaf_tensor *base = m->base;
     const char *kind = base->role == SHEAF_EMBED ? "_embedding" : "",
@@ -231,7 +248,10 @@ static sheaf_status *name_factors(sheaf_lora_module *m)
     sheaf_status_free(sheaf__text_take(&m->a_name, &a));
     if (asprintf(&m->b_name, SHEAF_PEFT_PREFIX "%s.lora%s_B%s", base->module, kind, end) < 0)
         m->b_name = NULL;
-    return m->a_name != NULL && m->b_name != NULL
+    if (dora &&
+        asprintf(&m->m_name, SHEAF_PEFT_PREFIX "%s.lora_magnitude_vector", base->module) < 0)
+        m->m_name = NULL;
+    return m->a_name != NULL && m->b_name != NULL && (m->m_name != NULL) == dora
                ? NULL
                : sheaf_fail(SHEAF_E_MEMORY, "adapter of '%s'", base->module);
 }
@@ -283,7 +303,8 @@ static sheaf_status *add_module(sheaf_lora *lora, const sheaf_tensor *base, bool
         m->b_cut.axis = 0;
     }
     lora->nmodules++; /* from here on sheaf_lora_free() sees it */
-    return name_factors(m);
+    st = name_factors(m, o->dora);
+    return st == NULL && o->dora ? refuse_dora(m) : st;
 }
 
 bool sheaf__lora_adapts(const sheaf_lora *lora, const char *path, size_t length)
@@ -559,6 +580,7 @@ void sheaf_lora_free(sheaf_lora *lora)
     for (int i = 0; i < lora->nmodules; i++) {
         free(lora->module[i].a_name);
         free(lora->module[i].b_name);
+        free(lora->module[i].m_name);
     }
     for (int i = 0; i < lora->nsaved; i++)
         free(lora->saved_name[i]);
@@ -606,7 +628,9 @@ static bool is_expected(const sheaf_lora *lora, const char *name)
     const char *path;
     size_t length;
     for (int i = 0; i < lora->nmodules; i++)
-        if (strcmp(name, lora->module[i].a_name) == 0 || strcmp(name, lora->module[i].b_name) == 0)
+        if (strcmp(name, lora->module[i].a_name) == 0 ||
+            strcmp(name, lora->module[i].b_name) == 0 ||
+            (lora->module[i].m_name != NULL && strcmp(name, lora->module[i].m_name) == 0))
             return true;
     for (int i = 0; i < lora->nsaved; i++)
         if (strcmp(name, lora->saved_name[i]) == 0)
@@ -636,6 +660,8 @@ sheaf_status *sheaf_lora_check(const sheaf_lora *lora, sheaf_source *adapter)
                       b_shape[] = { m->b_shape[0], m->file_rank };
         st = check_shape(lora, adapter, m->a_name, a_shape, 2, 0);
         TRY(st, check_shape(lora, adapter, m->b_name, b_shape, 2, 1));
+        if (m->m_name != NULL)
+            TRY(st, check_shape(lora, adapter, m->m_name, b_shape, 1, -1));
     }
     for (int i = 0; i < lora->nsaved && st == NULL; i++)
         if (!is_fixed(lora->saved[i]) || adapter->find(adapter, lora->saved_name[i]) != NULL)

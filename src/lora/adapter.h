@@ -59,9 +59,10 @@ typedef struct sheaf_lora_options {
     sheaf_lora_names modules_to_save; /* also full names of tensors, "a.b.weight", which may have
                                          factors too; never an expression */
     enum { SHEAF_BIAS_NONE, SHEAF_BIAS_ALL, SHEAF_BIAS_LORA_ONLY } bias;
-    bool scores;          /* task_type SEQ_CLS: of a reward model */
-    bool keep_tie;        /* ensure_weight_tying: a saved embedding is also the tied head */
-    bool dora, lora_bias; /* these and tokens: merge only */
+    bool scores;    /* task_type SEQ_CLS: of a reward model */
+    bool keep_tie;  /* ensure_weight_tying: a saved embedding is also the tied head */
+    bool dora;      /* DoRA: outputs have magnitudes */
+    bool lora_bias; /* this and tokens: merge only */
     sheaf_lora_tokens *tokens;
     int ntokens;
     bool tolerant; /* read from a file: list entries and patterns that match nothing are ignored, as
@@ -91,6 +92,7 @@ typedef struct sheaf_lora_module {
     double file_alpha;
     char *a_name, *b_name; /* in the PEFT file: base_model.model.<module>.lora_A.weight; for a table
                               .lora_embedding_A */
+    char *m_name;          /* of DoRA's magnitudes [out], which are cut as B is; else NULL */
     int64_t a_shape[2], b_shape[2]; /* [parts * r, in], [out, r]; dense: [r, in], [out, r] */
     const char
         *parameter; /* target_parameters names it by this path, borrowed; NULL: by its layer */
@@ -118,8 +120,8 @@ typedef struct sheaf_lora {
  * switch something on are refused, other unknown keys give a warning. */
 sheaf_status *sheaf_lora_options_read(sheaf_lora_options *out, const char *adapter_config_path,
                                       const sheaf_events *events);
-/* sheaf_lora_check_runs - SHEAF_E_UNSUPPORTED for kinds that sheaf can only merge: DoRA, a bias on
- * B, trained token rows. */
+/* sheaf_lora_check_runs - SHEAF_E_UNSUPPORTED for kinds that sheaf can only merge: a bias on B,
+ * trained token rows. */
 sheaf_status *sheaf_lora_check_runs(const sheaf_lora_options *options);
 void sheaf_lora_options_release(sheaf_lora_options *options);
 /* sheaf__lora_try_base - `st`, which says that an adapter does not fit, with the advice to give the
@@ -134,7 +136,7 @@ sheaf_status *sheaf_lora_options_json(char **out, const sheaf_lora_options *opti
 bool sheaf_lora_unties(const sheaf_lora_options *options, const sheaf_config *config);
 /* sheaf_lora_resolve - matches the options with the model. Copies the options. Errors: SHEAF_E_ARG
  * for a target, or a pattern of a rank or an alpha, that matches nothing, with the nearest module
- * name, SHEAF_E_UNSUPPORTED for a target sheaf cannot train (a norm, DoRA, ...). */
+ * name, SHEAF_E_UNSUPPORTED for a target sheaf cannot train (a norm, a table with DoRA, ...). */
 sheaf_status *sheaf_lora_resolve(sheaf_lora **out, const sheaf_schema *schema,
                                  const sheaf_lora_options *options);
 /* sheaf_lora_check_exclude - does each module to exclude match a module with weights? For new runs:

@@ -152,14 +152,13 @@ static sheaf_status *check_keys(sheaf_lora_options *out, const json_t *object)
 
 sheaf_status *sheaf_lora_check_runs(const sheaf_lora_options *o)
 {
-    const char *const kind = o->dora          ? "'use_dora' (DoRA)"
-                             : o->lora_bias   ? "'lora_bias' (a bias on B)"
+    const char *const kind = o->lora_bias     ? "'lora_bias' (a bias on B)"
                              : o->ntokens > 0 ? "'trainable_token_indices' (trained token rows)"
                                               : NULL;
     if (kind == NULL)
         return NULL;
     sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", kind);
-    sheaf_found(sheaf_expected(st, "null or false: plain LoRA"), "an adapter that can be merged");
+    sheaf_found(sheaf_expected(st, "null or false: LoRA or DoRA"), "an adapter that can be merged");
     return sheaf_try_this(st, "sheaf merge BASE ADAPTER MERGED, then MERGED without the adapter");
 }
 

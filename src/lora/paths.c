@@ -222,6 +222,7 @@ sheaf_status *sheaf__lora_paths_spell(sheaf_lora *lora)
                                    .whole_rank = true,
                                    .alpha = first->file_alpha,
                                    .rslora = o->rslora,
+                                   .dora = o->dora,
                                    .dropout = o->dropout,
                                    .bias = o->bias,
                                    .keep_tie = o->keep_tie,

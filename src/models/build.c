@@ -156,13 +156,17 @@ static sheaf_status *make_factors(sheaf__model *m, sheaf__factors *f,
         f->a = m->lora[module->a_of - m->options.lora->module].a;
     for (int i = shares; i < 2 && st == NULL && m->options.train_lora; i++)
         st = sheaf__trained_add(trained[i], m->trained, name[i], 2, shape[i], cut[i], true);
+    if (st == NULL && m->options.train_lora && module->m_name != NULL)
+        st = sheaf__trained_add(&f->m, m->trained, module->m_name, 1,
+                                (const int64_t[]){ module->b_shape[0], 1 }, &module->b_cut, true);
     return st;
 }
 
 /* Compute copies of one factor, in the layout of trained tensors: slice after slice, one block. */
 static sheaf_status *take_copy(sheaf__model *m, const sheaf__lora_part *part, const char *name,
                                const sheaf_cut *cut, int piece, int64_t length, int64_t width,
-                               void *copy[SHEAF_MAX_SLICES], int64_t numel[SHEAF_MAX_SLICES])
+                               sheaf_dtype dtype, void *copy[SHEAF_MAX_SLICES],
+                               int64_t numel[SHEAF_MAX_SLICES])
 {
     const sheaf__context *c = m->context;
     const bool whole = cut->nparts == 0;
@@ -177,11 +181,11 @@ static sheaf_status *take_copy(sheaf__model *m, const sheaf__lora_part *part, co
         all += numel[s];
     }
     void *block;
-    sheaf_status *st = take(m, &block, name, (size_t)all * sheaf_dtype_bytes(c->dtype),
+    sheaf_status *st = take(m, &block, name, (size_t)all * sheaf_dtype_bytes(dtype),
                             part->a != NULL ? SHEAF_MEM_TRAINED : SHEAF_MEM_WEIGHTS);
     for (int s = first; s < end && st == NULL; s++) {
         copy[s] = block;
-        block = sheaf__at(block, numel[s], c->dtype);
+        block = sheaf__at(block, numel[s], dtype);
     }
     return st;
 }
@@ -193,13 +197,38 @@ static sheaf_status *take_copies(sheaf__model *m, sheaf__lora_part *part,
     sheaf_status *st = NULL;
     if (part->first == NULL) {
         st = take_copy(m, part, name, &module->a_cut, 0, module->a_shape[1], part->rank,
-                       part->a_copy, part->a_numel);
+                       m->context->dtype, part->a_copy, part->a_numel);
     } else {
         memcpy(part->a_copy, part->first->a_copy, sizeof part->a_copy);
         memcpy(part->a_numel, part->first->a_numel, sizeof part->a_numel);
     }
     return TRY(st, take_copy(m, part, name, &module->b_cut, piece, module->b_shape[0],
-                             module->b_shape[1], part->b_copy, part->b_numel));
+                             module->b_shape[1], m->context->dtype, part->b_copy, part->b_numel));
+}
+
+/* Magnitudes, and what is made of them and of norms, beside the copies of B. */
+static sheaf_status *take_magnitudes(sheaf__model *m, sheaf__lora_part *part,
+                                     const sheaf_lora_module *module, const sheaf__factors *factors,
+                                     int piece)
+{
+    const char *name = module->base->name;
+    struct sheaf__dora *d;
+    int64_t numel[SHEAF_MAX_SLICES] = { 0 };
+    sheaf_status *st = sheaf__build_parts(&d, m, 1, sizeof *d);
+    if (st != NULL)
+        return st;
+    *d = (struct sheaf__dora){ .m = factors->m, .stale = true };
+    part->dora = d;
+    st = take_copy(m, part, name, &module->b_cut, piece, module->b_shape[0], 1, SHEAF_F32,
+                   (void **)part->m_copy, numel);
+    for (int s = 0; s < SHEAF_MAX_SLICES; s++) {
+        d->n += numel[s];
+        d->m_at[s] = part->b_at[s] / part->rank;
+    }
+    float **const of[] = { &d->squares, &d->now, &d->factor, &d->inverse };
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++)
+        TRY(st, take_floats(of[i], m, name, d->n));
+    return TRY(st, take_floats(&d->weigh, m, name, 2 * part->rank));
 }
 
 static sheaf_status *build_lora(sheaf__model *m, sheaf__lora_part **out, const sheaf_tensor *t,
@@ -211,6 +240,11 @@ static sheaf_status *build_lora(sheaf__model *m, sheaf__lora_part **out, const s
     const sheaf_lora_module *module = &m->options.lora->module[index];
     sheaf__factors *factors = &m->lora[index];
     sheaf_status *st = factors->part == NULL ? make_factors(m, factors, module) : NULL;
+    if (st == NULL && module->m_name != NULL && is_saved(m, t))
+        st = sheaf_try_this(
+            sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "'%s' trained with DoRA", t->name),
+                           "a weight that is frozen, whose norms are constant"),
+            "leave it out of `train` and `modules-to-save`, or the module out of the targets");
     if (st != NULL)
         return st;
     sheaf__lora_part *part = *out = &factors->part[piece];
@@ -230,7 +264,9 @@ static sheaf_status *build_lora(sheaf__model *m, sheaf__lora_part **out, const s
                     s < m->context->slices;
          s++)
         part->b_at[s] = sheaf__trained_at(part->b, piece, s);
-    return take_copies(m, part, module, piece);
+    st = take_copies(m, part, module, piece);
+    return st != NULL || module->m_name == NULL ? st
+                                                : take_magnitudes(m, part, module, factors, piece);
 }
 
 /* ---- linear layers ---- */

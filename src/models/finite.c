@@ -102,12 +102,13 @@ static unsound bad_in(const sheaf__model *m, const sheaf__module *module)
 static unsound bad_factor(const sheaf__model *m, const sheaf__factors *f)
 {
     const sheaf__context *c = m->context;
-    bool a = is_sound(c, f->a), b = is_sound(c, f->b);
+    bool a = is_sound(c, f->a), b = is_sound(c, f->b) && is_sound(c, f->m);
     for (int p = 0; f->a == NULL && p < f->parts; p++)
         for (int s = 0; s < SHEAF_MAX_SLICES; s++) {
             const sheaf__lora_part *part = &f->part[p];
             a = a && is_finite(c, part->a_copy[s], c->dtype, part->a_numel[s]);
-            b = b && is_finite(c, part->b_copy[s], c->dtype, part->b_numel[s]);
+            b = b && is_finite(c, part->b_copy[s], c->dtype, part->b_numel[s]) &&
+                is_finite(c, part->m_copy[s], SHEAF_F32, part->b_numel[s] / part->rank);
         }
     return unsound_of(a, b);
 }

@@ -493,7 +493,7 @@ static sheaf_status *normal_factor(sheaf__device *device, sheaf__trained *t, uin
 /* The copies of one part's A or B, where the factor is not trained. */
 static sheaf_status *load_copies(sheaf__model *m, sheaf_source *adapter, const char *name,
                                  const sheaf_cut *cut, int piece, sheaf_range rows,
-                                 sheaf_range cols, void **copy)
+                                 sheaf_range cols, sheaf_dtype dtype, void **copy)
 {
     sheaf__context *c = m->context;
     const bool whole = cut->nparts == 0;
@@ -502,7 +502,7 @@ static sheaf_status *load_copies(sheaf__model *m, sheaf_source *adapter, const c
          s++) {
         if (!whole)
             st = sheaf_cut_rows(cut->axis == 0 ? &rows : &cols, cut, piece, s);
-        box b = box_of(c, adapter, name, rows, cols, copy[s], c->dtype);
+        box b = box_of(c, adapter, name, rows, cols, copy[s], dtype);
         TRY(st, read_box(&b));
     }
     return st;
@@ -512,14 +512,19 @@ static sheaf_status *load_part(sheaf__model *m, sheaf_source *adapter,
                                const sheaf_lora_module *module, sheaf__lora_part *part, int piece)
 {
     const int64_t first = module->dense ? 0 : piece * part->rank;
-    sheaf_status *st = part->first != NULL
-                           ? NULL
-                           : load_copies(m, adapter, module->a_name, &module->a_cut, 0,
-                                         (sheaf_range){ first, first + part->rank },
-                                         (sheaf_range){ 0, module->a_shape[1] }, part->a_copy);
+    sheaf_status *st =
+        part->first != NULL
+            ? NULL
+            : load_copies(m, adapter, module->a_name, &module->a_cut, 0,
+                          (sheaf_range){ first, first + part->rank },
+                          (sheaf_range){ 0, module->a_shape[1] }, m->context->dtype, part->a_copy);
     TRY(st, load_copies(m, adapter, module->b_name, &module->b_cut, piece,
                         (sheaf_range){ 0, module->b_shape[0] },
-                        (sheaf_range){ 0, module->b_shape[1] }, part->b_copy));
+                        (sheaf_range){ 0, module->b_shape[1] }, m->context->dtype, part->b_copy));
+    if (part->dora != NULL)
+        TRY(st, load_copies(m, adapter, module->m_name, &module->b_cut, piece,
+                            (sheaf_range){ 0, module->b_shape[0] }, (sheaf_range){ 0, 1 },
+                            SHEAF_F32, (void **)part->m_copy));
     return st;
 }
 
@@ -541,7 +546,31 @@ static sheaf_status *load_lora(sheaf__model *m, sheaf_source *adapter)
         } else {
             st = read_trained(m->context, adapter, module->a_name, f->a);
             TRY(st, read_trained(m->context, adapter, module->b_name, f->b));
+            if (f->m != NULL)
+                TRY(st, read_trained(m->context, adapter, module->m_name, f->m));
         }
+    }
+    return st;
+}
+
+/* Norms of the frozen weights, which may be away; fresh: magnitudes of a new adapter. */
+static sheaf_status *begin_dora(sheaf__model *m, bool fresh)
+{
+    sheaf_status *st = NULL;
+    const bool dora = m->options.lora != NULL && m->options.lora->options.dora;
+    for (int i = 0; i < m->nmodules && st == NULL && dora; i++) {
+        sheaf__linear *l = m->module[i].part;
+        void *at;
+        if (m->module[i].kind != SHEAF__LINEAR || l->lora == NULL)
+            continue;
+        if (l->away.place != NULL) {
+            st = sheaf__offload_fetch(&at, m->away, l->away.block);
+            if (st == NULL)
+                l->away.place(&l->away, at);
+        }
+        TRY(st, sheaf__dora_begin(m->context, l, fresh && l->lora->b != NULL));
+        if (l->away.place != NULL)
+            l->away.place(&l->away, NULL);
     }
     return st;
 }
@@ -553,6 +582,7 @@ sheaf_status *sheaf__model_load(sheaf__model *m, sheaf_source *base, sheaf_sourc
         st = load_module(m, base, &m->module[i]);
     TRY(st, load_frequencies(m, base));
     TRY(st, load_lora(m, adapter));
+    TRY(st, begin_dora(m, adapter == NULL));
     if (st == NULL) {
         if (m->trained != NULL)
             sheaf__trained_from_weights(m->trained);

@@ -113,7 +113,7 @@ typedef struct sheaf__towers sheaf__towers;
 
 /* The trained tensors of one LoRA module, which the parts of a fused layer share. */
 typedef struct sheaf__factors {
-    sheaf__trained *a, *b;
+    sheaf__trained *a, *b, *m;
     sheaf__lora_part *part; /* [parts] */
     int parts;
 } sheaf__factors;

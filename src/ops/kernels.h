@@ -69,11 +69,11 @@ typedef struct sheaf__kernels {
     void (*convert)(void *dst, sheaf_dtype to, const void *src, sheaf_dtype from, int64_t n);
     void (*add)(float *dst, const float *a, const float *b, int64_t n); /* dst may be a or b */
     void (*scale)(float *x, float by, int64_t n);
-    /* y = round(round(alpha * sum + bias) + residual); bias, residual may be NULL.
-     * sum [rows, cols] f32 (stride lds); y, residual in dtype. */
+    /* y = round(round(by * (alpha * sum) + bias) + residual); by [cols], bias, residual may be
+     * NULL. sum [rows, cols] f32 (stride lds); y, residual in dtype. */
     void (*finish)(void *y, int64_t ldy, const float *sum, int64_t lds, float alpha,
-                   const float *bias, const void *residual, int64_t ldr, int64_t rows, int64_t cols,
-                   sheaf_dtype dtype);
+                   const float *by, const float *bias, const void *residual, int64_t ldr,
+                   int64_t rows, int64_t cols, sheaf_dtype dtype);
     /* dst = round(dst + src) in dtype: a second gradient reaching one value */
     void (*accumulate)(void *dst, const void *src, int64_t n, sheaf_dtype dtype);
     /* sum of squares in double, 16 lanes (lane i: elements i, i+16, ...) and the fixed tree */

@@ -66,7 +66,7 @@ static void run_sums(probe *p, const sheaf__kernels *k)
     k->add(p->f, p->f, p->g, N);
     k->scale(p->f, 0.3f, N);
     take(p, p->f, sizeof p->f);
-    k->finish(p->out, COLS, p->g, COLS, 0.7f, p->w, p->a, COLS, ROWS, COLS, p->dtype);
+    k->finish(p->out, COLS, p->g, COLS, 0.7f, NULL, p->w, p->a, COLS, ROWS, COLS, p->dtype);
     k->accumulate(p->out, p->b, N, p->dtype);
     k->column_sums(p->w, p->a, COLS, ROWS, COLS, p->dtype);
     take(p, p->out, sizeof p->out);

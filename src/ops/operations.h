@@ -13,7 +13,7 @@
     X(RMSNORM) X(RMSNORM_BACK) X(NORM_WEIGHT) X(HEADS_WEIGHT) X(LAYERNORM) X(LAYERNORM_BACK)       \
     X(LAYERNORM_SUMS) X(LAYERNORM_STATISTICS)                                                      \
     X(SWIGLU) X(SWIGLU_BACK) X(GELU) X(GELU_BACK) X(SCALED) X(ROPE) X(ROPE_PAIRS)                   \
-    X(FINISH) X(DROPOUT) X(NOISE) X(CHOICE) X(CHOICE_BACK) X(SHARE) X(SHARE_BACK)                  \
+    X(FINISH) X(MAGNITUDES) X(DROPOUT) X(NOISE) X(CHOICE) X(CHOICE_BACK) X(SHARE) X(SHARE_BACK)                  \
     X(ADD_ROWS) X(SUM_COPIES) X(ADD_POSITIONS) X(ADD_POSITIONS_BACK)                               \
     X(SOFTCAP) X(SOFTCAP_BACK) X(ROW_MAX) X(ROW_SUMS) X(ROW_LABELS) X(ROW_FIRST) X(ROW_GRADIENT)   \
     X(LOSSES)                                                                                      \

@@ -172,8 +172,8 @@ static sheaf_status *sum_job(sheaf__context *c, sheaf__batch *b, const sheaf__pr
 }
 
 sheaf_status *sheaf__batch_finish_tree(sheaf__context *c, sheaf__batch *b, const sheaf_tree *tree,
-                                       bool whole, int64_t m, int64_t n, void *y, const float *bias,
-                                       const void *residual)
+                                       bool whole, int64_t m, int64_t n, void *y, sheaf_dtype out,
+                                       const float *bias, const void *residual)
 {
     int own;
     sheaf_tree_own(tree, c->rank, &own);
@@ -189,7 +189,7 @@ sheaf_status *sheaf__batch_finish_tree(sheaf__context *c, sheaf__batch *b, const
                            .tree = whole ? NULL : tree,
                            .rank = c->rank,
                            .alpha = 1,
-                           .out = c->dtype,
+                           .out = out,
                            .round_to = SHEAF_F32 };
     if (c->ranks == 1 || whole) {
         job.y = y;
@@ -207,7 +207,7 @@ sheaf_status *sheaf__batch_finish_tree(sheaf__context *c, sheaf__batch *b, const
         st = sheaf__alloc(&root[i], c, (size_t)(m * n) * sizeof(float), SHEAF_MEM_EXCHANGE);
     TRY(st, sum_job(c, b, &job, own, root));
     if (st == NULL)
-        sheaf__op_finish(c->device, y, root[0], bias, residual, m, n, c->dtype);
+        sheaf__op_finish(c->device, y, root[0], NULL, bias, residual, m, n, out);
     for (int i = 0; i < SHEAF_MAX_SLICES; i++)
         sheaf__free(c, root[i]);
     b->nterms = 0;
@@ -309,10 +309,12 @@ void sheaf__linear_refresh(sheaf__context *c, sheaf__linear *l)
     sheaf__lora_refresh(c, l->lora);
 }
 
-void sheaf__lora_refresh(sheaf__context *c, const sheaf__lora_part *lora)
+void sheaf__lora_refresh(sheaf__context *c, sheaf__lora_part *lora)
 {
-    sheaf__conversion list[2 * SHEAF_MAX_SLICES];
-    int count = 0;
+    sheaf__conversion list[2 * SHEAF_MAX_SLICES] = { { 0 } },
+                               magnitudes[SHEAF_MAX_SLICES] = { { 0 } };
+    int count = 0, m = 0;
+    struct sheaf__dora *dora = lora == NULL ? NULL : lora->dora;
     for (int s = 0; lora != NULL && s < SHEAF_MAX_SLICES; s++) {
         if (lora->a != NULL && lora->a_copy[s] != NULL && lora->first == NULL)
             list[count++] = (sheaf__conversion){ lora->a_copy[s], lora->a->weight[s] + lora->a_at,
@@ -321,6 +323,13 @@ void sheaf__lora_refresh(sheaf__context *c, const sheaf__lora_part *lora)
             list[count++] =
                 (sheaf__conversion){ lora->b_copy[s], lora->b->weight[s] + lora->b_at[s],
                                      lora->b_numel[s] };
+        if (dora != NULL && dora->m != NULL && lora->m_copy[s] != NULL)
+            magnitudes[m++] =
+                (sheaf__conversion){ lora->m_copy[s], dora->m->weight[s] + dora->m_at[s],
+                                     lora->b_numel[s] / lora->rank };
     }
     sheaf__op_convert_list(c->device, c->dtype, SHEAF_F32, list, count);
+    sheaf__op_convert_list(c->device, SHEAF_F32, SHEAF_F32, magnitudes, m);
+    if (dora != NULL)
+        dora->stale = true;
 }

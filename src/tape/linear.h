@@ -14,6 +14,11 @@
  * A replicated factor meets the whole g or h, once, in the lowest slice that has elements
  * (docs/contract.md, section 1.5). With dropout the LoRA branch reads d(x) in place of x and its
  * share of dx is rounded and added apart.
+ *
+ * DoRA (dora.c): with u, float32, in place of y without b and residual, and n[o] the norm of row o
+ * of W + scale B A, a constant to the gradient,
+ *   y = round(round((m / n) u + b) + residual)
+ *   dm = sum over rows of (dy / n) u; dy then becomes round((m / n) dy), but in db and the residual
  */
 #pragma once
 
@@ -34,6 +39,19 @@ typedef struct sheaf__lora_part {
      * slices of B follow each other: from the first one on they are one matrix. */
     void *a_copy[SHEAF_MAX_SLICES], *b_copy[SHEAF_MAX_SLICES];
     int64_t a_numel[SHEAF_MAX_SLICES], b_numel[SHEAF_MAX_SLICES];
+    /* DoRA: NULL without. Its magnitudes by slice as B's rows, and behind each other from the first
+     * owned one on as their `factor`. */
+    float *m_copy[SHEAF_MAX_SLICES];
+    struct sheaf__dora {
+        sheaf__trained *m; /* NULL when the adapter is only used */
+        int64_t m_at[SHEAF_MAX_SLICES];
+        int64_t n;               /* outputs here */
+        float *squares;          /* of the rows of W */
+        float *now;              /* of W + scale B A */
+        float *factor, *inverse; /* m / n, 1 / n: with `now`, of the factors that there are ... */
+        bool stale;              /* ... or not yet */
+        float *weigh;            /* [rank] 2 scale, [rank] scale^2 */
+    } * dora;
     /* The first part of the same module, recorded in the same op: A, its copies and h are its, and
      * g is the sum of both. NULL: A is this part's own. */
     const struct sheaf__lora_part *first;
@@ -111,7 +129,11 @@ void sheaf__linear_away(sheaf__linear *linear, int64_t block);
 void sheaf__linear_refresh(sheaf__context *context, sheaf__linear *linear);
 
 /* sheaf__lora_refresh - the same of factors alone; NULL: there are none. */
-void sheaf__lora_refresh(sheaf__context *context, const sheaf__lora_part *lora);
+void sheaf__lora_refresh(sheaf__context *context, sheaf__lora_part *lora);
+
+/* sheaf__dora_begin - of a layer with DoRA whose weight has been loaded and is here: the norms of
+ * its rows; fresh: the magnitudes become the norms, so that all factors are 1. Collective. */
+sheaf_status *sheaf__dora_begin(sheaf__context *context, sheaf__linear *linear, bool fresh);
 
 /* sheaf__linear_trains - true when anything of `linear` is trained. */
 bool sheaf__linear_trains(const sheaf__linear *linear);

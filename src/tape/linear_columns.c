@@ -16,6 +16,7 @@ typedef struct columns_params {
     sheaf__value *x, *y[SHEAF__MAX_TOGETHER];
     sheaf__value *h[SHEAF__MAX_TOGETHER];  /* LoRA's inner value, NULL without */
     sheaf__value *xd[SHEAF__MAX_TOGETHER]; /* x after dropout, NULL without */
+    sheaf__value *u[SHEAF__MAX_TOGETHER];  /* of DoRA, NULL without */
 } columns_params;
 
 /* The LoRA of a layer, where its A is its own: not that of a layer before it. */
@@ -48,6 +49,8 @@ static sheaf_status *columns_ahead(sheaf__context *c, const columns_params *p)
     sheaf_status *st = m == 0 ? NULL : sheaf__batch_new(&b, c);
     if (st != NULL || m == 0)
         return st;
+    for (int i = 0; i < p->n; i++)
+        TRY(st, sheaf__dora_norms(c, p->linear[i]));
     for (int i = 0; i < p->n; i++) {
         const sheaf__lora_part *lora = own_lora(p, i);
         if (lora == NULL)
@@ -73,6 +76,11 @@ static sheaf_status *columns_ahead(sheaf__context *c, const columns_params *p)
                           : sheaf__term_packed(p->x->data, in, SHEAF__B_AHEAD, &l->all, in));
         job->bias = l->bias;
         job->round_to = c->dtype;
+        if (p->u[i] != NULL) {
+            job->y = p->u[i]->data;
+            job->out = job->round_to = SHEAF_F32;
+            job->bias = NULL;
+        }
         if (l->lora != NULL)
             sheaf__batch_term(b, job,
                               sheaf__term_of(p->h[i]->data, l->lora->rank, SHEAF__B_NK,
@@ -81,7 +89,10 @@ static sheaf_status *columns_ahead(sheaf__context *c, const columns_params *p)
     }
     sheaf__batch_run(c, b);
     sheaf__batch_free(b);
-    return NULL;
+    for (int i = 0; i < p->n; i++)
+        if (p->u[i] != NULL)
+            sheaf__dora_apply(c, p->linear[i], p->y[i]->data, p->u[i]->data, NULL, m);
+    return st;
 }
 
 static sheaf_status *columns_forward(sheaf__tape *tape, sheaf__op *op)
@@ -146,7 +157,7 @@ static sheaf_status *columns_slice_gradients(sheaf__context *c, const columns_pa
                                                               dy, layer->in, p->x)
                                : sheaf__batch_weight_gradient(b, dw, layer->extent[s], in, dy,
                                                               layer->owned, p->x->data, in, p->x);
-    if (st == NULL && layer->bias_trained != NULL)
+    if (st == NULL && layer->bias_trained != NULL && p->u[i] == NULL)
         sheaf__column_sums(c, layer->bias_trained->grad[s] + layer->bias_at[s], dy, layer->owned,
                            sheaf__rows_present(p->x), layer->extent[s]);
     return st;
@@ -211,7 +222,8 @@ static sheaf_status *columns_dx(sheaf__context *c, const columns_params *p,
                                    layer->lora->a_copy[0], in, layer->lora->rank);
         }
     }
-    return sheaf__batch_finish_tree(c, b, &first->tree, first->whole, from->m, in, dx, NULL, NULL);
+    return sheaf__batch_finish_tree(c, b, &first->tree, first->whole, from->m, in, dx, c->dtype,
+                                    NULL, NULL);
 }
 
 /* Rows of `from` that `map` names, side by side, in scratch memory. */
@@ -307,7 +319,11 @@ static sheaf_status *columns_back(sheaf__context *c, const columns_params *p, sh
     sheaf_status *st = sheaf__batch_new(&b, c);
     if (st != NULL)
         return st;
-    if (l.width > 0) {
+    for (int i = 0; i < p->n; i++) /* the gradient of y dies in this step */
+        if (p->u[i] != NULL)
+            TRY(st,
+                sheaf__dora_back(c, p->linear[i], p->y[i]->grad, p->y[i]->grad, p->u[i]->data, m));
+    if (st == NULL && l.width > 0) {
         st = sheaf__lora_back_alloc(c, &l, p->linear[0]->count, m);
         TRY(st, columns_lora_inner(c, p, &l, b));
     }
@@ -366,6 +382,11 @@ void sheaf__record_columns(sheaf__tape *tape, sheaf__value **y, sheaf__value *x,
         y[i]->parts = l->whole || l->transposed ? 0 : l->count;
         y[i]->needs_grad = flows;
         sheaf__op_arg(op, y[i], SHEAF__MAKE | SHEAF__GRAD_READ);
+        if (sheaf__dora_of(l) != NULL) {
+            p->u[i] = sheaf__tape_like(tape, x, "product of DoRA", l->owned, SHEAF_F32);
+            sheaf__op_arg(op, p->u[i],
+                          SHEAF__MAKE | (sheaf__dora_of(l)->m != NULL ? SHEAF__KEEP : 0));
+        }
         assert(l->lora == NULL || l->lora->first == NULL || first_of(p, i) != i);
         if (first_of(p, i) != i) {
             p->h[i] = p->h[first_of(p, i)];

@@ -51,12 +51,12 @@ void sheaf__batch_free(sheaf__batch *b);
 void sheaf__batch_run(sheaf__context *c, sheaf__batch *b);
 
 /* A product whose slices meet in the tree, for this rank alone or with the others: begin, then each
- * slice and its terms, then finish; y in the compute dtype. Every rank must finish. */
+ * slice and its terms, then finish; y in `out`. Every rank must finish. */
 void sheaf__batch_begin_tree(sheaf__batch *b);
 void sheaf__batch_slice(sheaf__batch *b, int slice);
 sheaf_status *sheaf__batch_finish_tree(sheaf__context *c, sheaf__batch *b, const sheaf_tree *tree,
-                                       bool whole, int64_t m, int64_t n, void *y, const float *bias,
-                                       const void *residual);
+                                       bool whole, int64_t m, int64_t n, void *y, sheaf_dtype out,
+                                       const float *bias, const void *residual);
 
 /* LoRA's inner values of one op, g backward or h forward, share one sum over slices: [m, width],
  * the ranks of its layers side by side. */
@@ -81,3 +81,16 @@ void sheaf__lora_drop(sheaf__context *c, void *y, const void *x, int64_t rows, i
                       sheaf_dtype dtype);
 /* Does a run of `info` drop inputs of this layer's LoRA? */
 bool sheaf__linear_drops(const sheaf__linear *l, const sheaf__step_info *info);
+
+/* sheaf__dora_norms - the factors of a layer with DoRA, where they are stale. Every rank must.
+ * sheaf__dora_apply - y of u; residual may be NULL.
+ * sheaf__dora_back - adds to the gradients of m and of the bias; g = (m / n) dy may be dy. */
+sheaf_status *sheaf__dora_norms(sheaf__context *c, sheaf__linear *l);
+void sheaf__dora_apply(sheaf__context *c, const sheaf__linear *l, void *y, const float *u,
+                       const void *residual, int64_t rows);
+sheaf_status *sheaf__dora_back(sheaf__context *c, const sheaf__linear *l, void *g, const void *dy,
+                               const float *u, int64_t rows);
+static inline const struct sheaf__dora *sheaf__dora_of(const sheaf__linear *l)
+{
+    return l->lora == NULL ? NULL : l->lora->dora;
+}

@@ -10,7 +10,7 @@
 typedef struct rows_params {
     sheaf__linear *linear;
     const sheaf__step_info *info;
-    sheaf__value *x, *y, *residual, *h, *xd;
+    sheaf__value *x, *y, *residual, *h, *xd, *u; /* u: of DoRA, or NULL */
 } rows_params;
 
 /* The place of h: a value of the tape, if dB needs it. */
@@ -57,7 +57,8 @@ static sheaf_status *rows_forward(sheaf__tape *tape, sheaf__op *op)
     if (p->xd != NULL)
         sheaf__lora_drop(c, p->xd->data, p->x->data, m, layer->owned, layer->logical0, layer->lora,
                          p->info, c->dtype);
-    if (layer->lora != NULL) {
+    st = sheaf__dora_norms(c, p->linear);
+    if (st == NULL && layer->lora != NULL) {
         st = sheaf__lora_back_alloc(c, &l, layer->count, m);
         TRY(st, rows_lora_inner(c, p, &l, b));
     }
@@ -73,8 +74,13 @@ static sheaf_status *rows_forward(sheaf__tape *tape, sheaf__op *op)
             b->term[b->nterms++] = sheaf__term_of(h_of(p, &l), l.width, SHEAF__B_NK,
                                                   layer->lora->b_copy[0], l.width, l.width);
     }
-    TRY(st, sheaf__batch_finish_tree(c, b, &layer->tree, false, m, layer->out, p->y->data,
-                                     layer->bias, p->residual == NULL ? NULL : p->residual->data));
+    const void *residual = p->residual == NULL ? NULL : p->residual->data;
+    const bool plain = p->u == NULL;
+    TRY(st, sheaf__batch_finish_tree(c, b, &layer->tree, false, m, layer->out,
+                                     plain ? p->y->data : p->u->data, plain ? c->dtype : SHEAF_F32,
+                                     plain ? layer->bias : NULL, plain ? residual : NULL));
+    if (st == NULL && !plain)
+        sheaf__dora_apply(c, layer, p->y->data, p->u->data, residual, m);
     sheaf__lora_back_free(c, &l);
     sheaf__batch_free(b);
     return st;
@@ -104,7 +110,7 @@ static sheaf_status *rows_weight_gradients(sheaf__context *c, const rows_params 
     if (st != NULL)
         return st;
     sheaf__batch_run(c, b);
-    if (layer->bias_trained != NULL)
+    if (layer->bias_trained != NULL && p->u == NULL)
         sheaf__column_sums(c, layer->bias_trained->grad[0], dy, out, sheaf__rows_present(p->x),
                            out);
     return NULL;
@@ -150,15 +156,24 @@ static sheaf_status *rows_input_gradient(sheaf__context *c, const rows_params *p
 static sheaf_status *rows_backward(sheaf__tape *tape, sheaf__op *op)
 {
     sheaf__context *c = sheaf__tape_context(tape);
-    const rows_params *p = op->params;
+    const rows_params *own = op->params;
+    rows_params of = *own; /* with DoRA of the gradient of u */
+    const rows_params *p = &of;
     const sheaf__lora_part *lora = p->linear->lora;
     const int64_t m = sheaf__rows_present(p->y);
+    sheaf__value u = *p->y;
     void *g = NULL;
     sheaf__batch *b;
     sheaf_status *st = m == 0 ? sheaf__tape_recompute(tape, p->x) : sheaf__batch_new(&b, c);
     if (st != NULL || m == 0)
         return st;
-    if (lora != NULL)
+    if (p->u != NULL) {
+        u.grad = NULL;
+        st = sheaf__alloc_scratch(&u.grad, c, m * p->y->cols);
+        TRY(st, sheaf__dora_back(c, p->linear, u.grad, own->y->grad, p->u->data, m));
+        of.y = &u;
+    }
+    if (st == NULL && lora != NULL)
         st = sheaf__alloc_scratch(&g, c, m * lora->rank);
     if (lora != NULL && st == NULL) {
         sheaf__batch_job(b, m, lora->rank, g, lora->rank, c->dtype,
@@ -172,9 +187,11 @@ static sheaf_status *rows_backward(sheaf__tape *tape, sheaf__op *op)
     TRY(st, sheaf__tape_recompute(tape, p->x));
     TRY(st, rows_weight_gradients(c, p, g, b));
     sheaf__free(c, g);
+    if (own->u != NULL)
+        sheaf__free(c, u.grad);
     sheaf__batch_free(b);
     if (st == NULL)
-        sheaf__pass_gradient(c, p->residual, p->y);
+        sheaf__pass_gradient(c, own->residual, own->y);
     return st;
 }
 
@@ -200,6 +217,12 @@ sheaf__value *sheaf__record_rows(sheaf__tape *tape, sheaf__value *x, sheaf__line
     if (linear->lora != NULL && linear->lora->b != NULL) {
         p->h = sheaf__tape_like(tape, x, "lora inner value", linear->lora->rank, x->dtype);
         sheaf__op_arg(op, p->h, SHEAF__MAKE | SHEAF__KEEP);
+    }
+    if (sheaf__dora_of(linear) != NULL) {
+        p->u = sheaf__tape_like(tape, x, "product of DoRA", linear->out, SHEAF_F32);
+        p->u->parts = 0;
+        sheaf__op_arg(op, p->u,
+                      SHEAF__MAKE | (sheaf__dora_of(linear)->m != NULL ? SHEAF__KEEP : 0));
     }
     if (drops) {
         p->xd = sheaf__tape_like(tape, x, "dropped input", x->cols, x->dtype);

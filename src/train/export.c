@@ -308,6 +308,11 @@ static sheaf_status *list_module(listed *l, const sheaf_lora *lora, const sheaf_
     l->from[l->count] = (source_of){ m->b_name, .fused = m->parts > 1 && !m->dense ? m : NULL };
     l->spec[l->count++] =
         (sheaf_safetensors_spec){ m->b_name, SHEAF_F32, 2, { m->b_shape[0], m->file_rank } };
+    if (m->m_name != NULL) {
+        l->from[l->count].name = m->m_name;
+        l->spec[l->count++] =
+            (sheaf_safetensors_spec){ m->m_name, SHEAF_F32, 1, { m->b_shape[0] } };
+    }
     return NULL;
 }
 
@@ -321,7 +326,7 @@ static void list_saved(listed *l, const sheaf_tensor *t, const char *name)
 
 static sheaf_status *list_adapter(listed *l, const sheaf_lora *lora)
 {
-    const size_t count = 2 * (size_t)lora->nmodules + (size_t)lora->nsaved + 1;
+    const size_t count = 3 * (size_t)lora->nmodules + (size_t)lora->nsaved + 1;
     l->lora = lora;
     l->spec = calloc(count, sizeof *l->spec);
     l->from = calloc(count, sizeof *l->from);

@@ -90,6 +90,7 @@ sheaf_status *sheaf_train_options_lora(sheaf_lora_options *out, const sheaf_trai
     out->alpha = o->lora_alpha;
     out->dropout = o->lora_dropout;
     out->rslora = o->lora_rslora;
+    out->dora = o->lora_dora;
     out->bias = o->lora_bias;
     TRY(st, sheaf_in(sheaf__lora_set_targets(out, o->lora_targets), "`lora-targets`"));
     TRY(st, sheaf_in(sheaf__lora_set_exclude(out, o->lora_exclude), "`lora-exclude`"));

@@ -72,6 +72,7 @@ typedef struct sheaf_train_options {
     const char *train; /* tensor-name patterns (select.h), comma separated: trained beside LoRA, or
                           alone by method head; NULL = nothing beside LoRA, the output head */
     const char *lr_scale; /* "PATTERN=X,...": learning-rate scales by tensor name */
+    double lora_plus;     /* LoRA+: the learning rate of B beside that of A; 0: the same */
     int64_t lora_rank;
     double lora_alpha;
     const char *lora_targets; /* "a,b,c", a regular expression, "all-linear", "sat" or "sat-vit";
@@ -81,7 +82,7 @@ typedef struct sheaf_train_options {
     const char *lora_rank_pattern;  /* "PATTERN=RANK,..." */
     const char *lora_alpha_pattern; /* "PATTERN=ALPHA,..." */
     double lora_dropout;
-    bool lora_rslora;
+    bool lora_rslora, lora_dora;
     int lora_bias;                         /* SHEAF_BIAS_NONE, _ALL, _LORA_ONLY */
     const char *modules_to_save;           /* "a,b": trained in full beside LoRA */
     const char *add_tokens;                /* file of tokens that the tokenizer gets; NULL: none */

@@ -149,8 +149,9 @@ static const char *module_text(char out[TEXT], const sheaf_lora *lora, int i)
     if (m == NULL)
         snprintf(out, TEXT, "no more than %d modules", i);
     else
-        snprintf(out, TEXT, "'%s' of rank %" PRId64 ", alpha %.17g, scale %.9g%s", m->base->name,
-                 m->rank, m->alpha, (double)m->scale, m->dense && m->parts > 1 ? ", in one" : "");
+        snprintf(out, TEXT, "'%s' of rank %" PRId64 ", alpha %.17g, scale %.9g%s%s", m->base->name,
+                 m->rank, m->alpha, (double)m->scale, m->dense && m->parts > 1 ? ", in one" : "",
+                 m->m_name != NULL ? ", DoRA" : "");
     return out;
 }
 

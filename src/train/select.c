@@ -164,19 +164,37 @@ static const char *bare_name(const char *name)
     return starts_with(name, FACTOR_PREFIX) ? name + strlen(FACTOR_PREFIX) : name;
 }
 
-double sheaf__learning_scale(const sheaf__selection *s, const char *name)
+/* The scale of the first pattern that matches; NULL: none does. */
+static const double *scale_of(const sheaf__selection *s, const char *name)
 {
     for (int i = 0; i < s->nscaled; i++)
         if (sheaf__pattern_match(s->scaled[i], bare_name(name), false))
-            return s->scale[i];
-    return 1;
+            return &s->scale[i];
+    return NULL;
+}
+
+double sheaf__learning_scale(const sheaf__selection *s, const char *name)
+{
+    const double *scale = scale_of(s, name);
+    return scale == NULL ? 1 : *scale;
+}
+
+/* Of loraplus.py in PEFT: its groups, where no pattern names the tensor. */
+static double plus_scale(const sheaf__selection *s, const sheaf__trained *t)
+{
+    static const double of_tables = 1e-6; /* loraplus_lr_embedding, no share of the others' */
+    return strstr(t->name, ".lora_embedding_") != NULL           ? of_tables / s->lr
+           : strstr(t->name, ".lora_B.") != NULL || t->ndim == 1 ? s->lora_plus
+                                                                 : 1;
 }
 
 void sheaf__learning_set(sheaf__trained_set *set, const sheaf__selection *s)
 {
     for (int i = 0; i < set->count; i++) {
         sheaf__trained *t = set->item[i];
-        t->lr_scale = sheaf__learning_scale(s, t->name);
+        t->lr_scale = s->lora_plus > 0 && scale_of(s, t->name) == NULL
+                          ? plus_scale(s, t)
+                          : sheaf__learning_scale(s, t->name);
         if (s->family->decays != NULL)
             t->decay = s->family->decays(t->name);
     }
@@ -293,7 +311,7 @@ static sheaf_status *trained_names(const char ***out, int *count, int *all,
 {
     const int modules = lora == NULL ? 0 : lora->nmodules, saved = lora == NULL ? 0 : lora->nsaved;
     const char **name =
-        malloc((size_t)(schema->count + 2 * modules + saved) * sizeof *name + sizeof *name);
+        malloc((size_t)(schema->count + 3 * modules + saved) * sizeof *name + sizeof *name);
     int n = 0;
     *out = name;
     if (name == NULL)
@@ -304,6 +322,8 @@ static sheaf_status *trained_names(const char ***out, int *count, int *all,
     for (int i = 0; i < modules; i++) {
         name[n++] = bare_name(lora->module[i].a_name);
         name[n++] = bare_name(lora->module[i].b_name);
+        if (lora->module[i].m_name != NULL)
+            name[n++] = bare_name(lora->module[i].m_name);
     }
     for (int i = 0; i < saved; i++)
         name[n++] = lora->saved[i]->name;
@@ -381,7 +401,9 @@ static sheaf_status *check_scales(const sheaf__selection *s, const sheaf_schema 
         }
     for (int i = 0; lora != NULL && i < lora->nmodules && !learns; i++)
         learns = sheaf__learning_scale(s, lora->module[i].b_name) > 0 ||
-                 (has_b && sheaf__learning_scale(s, lora->module[i].a_name) > 0);
+                 (has_b && sheaf__learning_scale(s, lora->module[i].a_name) > 0) ||
+                 (lora->module[i].m_name != NULL &&
+                  sheaf__learning_scale(s, lora->module[i].m_name) > 0);
     for (int i = 0; lora != NULL && i < lora->nsaved && !learns; i++)
         learns = sheaf__learning_scale(s, lora->saved[i]->name) > 0;
     if (learns || !any)
@@ -397,6 +419,8 @@ sheaf_status *sheaf__select(sheaf__selection *out, const sheaf_schema *schema,
                             const sheaf_events *events)
 {
     *out = (sheaf__selection){ .method = options->method,
+                               .lora_plus = options->lora_plus,
+                               .lr = options->lr,
                                .family = sheaf__family_for(&schema->config) };
     sheaf_status *st =
         options->method == SHEAF_METHOD_FULL ? NULL : read_patterns(out, schema, options, events);

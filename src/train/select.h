@@ -19,6 +19,7 @@ typedef struct sheaf__selection {
     char **scaled; /* patterns of --lr-scale; owned */
     double *scale; /* [nscaled] */
     int nscaled;
+    double lora_plus, lr; /* --lora-plus, or 0, and --lr */
 } sheaf__selection;
 
 /* sheaf__select - from the options' method, train and lr_scale. Method head without patterns means

@@ -12,10 +12,10 @@ while read -r f targets flags; do
     # shellcheck disable=SC2086
     trains "$f" --model "$families/$f/hf" --data "$families/$f/fwd_inputs.safetensors" "${lora[@]}" --lora-targets "$targets" $flags
 done <<'END'
-qwen3 all-linear --tp 2 --dtype float32
-smollm3 all-linear --dtype bfloat16 --sums mma16 --checkpointing
+qwen3 all-linear --tp 2 --dtype float32 --lora-dora
+smollm3 all-linear --dtype bfloat16 --sums mma16 --checkpointing --lora-dora
 olmo2 q_proj,down_proj --tp 2 --dtype float16 --sums mma16
-phi3 all-linear --dtype float32 --lora-dropout 0.2 --keep-activations int8
+phi3 all-linear --dtype float32 --lora-dropout 0.2 --keep-activations int8 --lora-dora
 mixtral q_proj,v_proj --dtype bfloat16 --sums pairs --accumulate 2
 gemma2 all-linear --tp 2 --dtype bfloat16 --sums mma16 --neftune-alpha 5
 gemma3 all-linear --dtype float32 --label-smoothing 0.1
@@ -43,9 +43,9 @@ while read -r form flags; do
     # shellcheck disable=SC2086
     trains "$form" --model "$llama/tiny_llama/hf" --data "$llama/tiny_llama/fwd_inputs.safetensors" "${lora[@]}" --lora-targets all-linear --quantize "${form%.*}" $flags
 done <<'END'
-nf4.1 --dtype bfloat16 --sums mma16 --tp 2
+nf4.1 --dtype bfloat16 --sums mma16 --tp 2 --lora-dora
 nf4-double.1 --dtype float32
-int8.1 --dtype bfloat16 --sums pairs --tp 2
+int8.1 --dtype bfloat16 --sums pairs --tp 2 --lora-dora
 END
 quant=${SHEAF_RECORDINGS:+$SHEAF_RECORDINGS/quant}
 [ -d "$quant" ] || { # int8 as recorded; of GPTQ no whole model is committed

@@ -156,6 +156,34 @@ runs "stopped after 3" 0 . "${both[@]}" --steps 3 --tp 2 --out "$work/both2"
 runs "and gone on" 0 'going on after step 3' "${both[@]}" --steps 4 --out "$work/both2" --resume
 check "the same bytes again" test "$(digest "$work/both1")" = "$(digest "$work/both2")"
 
+# ---- DoRA: begun as its base, judged as it is merged, the same on any number of ranks and over a stop ----
+dora=("${flags[@]}" --lora-targets all-linear --lora-dora --lr 2e-2 --accumulate 2 --keep 1)
+biased=$llama/tiny_qwen2/hf
+judge=(eval --model "$model" --data "$work/other.safetensors" --json)
+for how in "float32" "bfloat16 --sums pairs" "float32 --quantize nf4" "bfloat16 --quantize int8"; do
+    # shellcheck disable=SC2086
+    runs "$how: begun" 0 . train --model "$biased" --data "$work/ten.safetensors" --lora-targets all-linear --lora-dora --dtype $how --steps 1 --lr 1e-30 --out "$work/fresh"
+    for with in "" "--adapter $work/fresh/adapter --tp 2"; do
+        # shellcheck disable=SC2086
+        runs "$how: judged $with" 0 . eval --model "$biased" --data "$work/other.safetensors" --dtype $how --save-logits "$work/logits${with:+.fresh}" $with
+    done
+    same "$how: the base's logits" "$work/logits" "$work/logits.fresh"
+    rm -rf "$work/fresh" "$work/logits"*
+done
+runs "DoRA on one rank" 0 . "${dora[@]}" --steps 4 --out "$work/dora1"
+runs "stopped after 1" 0 . "${dora[@]}" --steps 1 --tp 4 --dp 2 --out "$work/dora8"
+runs "and gone on" 0 'going on after step 1' "${dora[@]}" --steps 4 --tp 3 --out "$work/dora8" --resume
+check "the same bytes" test "$(digest "$work/dora1")" = "$(digest "$work/dora8")"
+runs "merged" 0 . merge "$model" "$work/dora1/adapter" "$work/merged.dora"
+runs "judged merged" 0 . eval --model "$work/merged.dora" --data "$work/other.safetensors" --json
+cp "$work/stdout" "$work/answer"
+runs "judged with its adapter" 0 . "${judge[@]}" --adapter "$work/dora1/adapter"
+check "the same" near "$(json_number "$work/stdout" loss)" "$(json_number "$work/answer" loss)" 2e-6
+runs "gone on with" 0 . "${dora[@]}" --adapter "$work/dora1/adapter" --steps 1 --out "$work/dora.more"
+runs "a table with magnitudes" 3 "embed_tokens' with DoRA.*the table of embeddings.*leave it out" "${flags[@]}" --lora-targets embed_tokens,q_proj --lora-dora --steps 1 --out "$work/none"
+runs "a weight that is trained" 3 "q_proj.weight' trained with DoRA.*frozen" "${flags[@]}" --lora-targets q_proj --lora-dora --train '*layers.0.*q_proj*' --steps 1 --out "$work/none"
+rm -rf "$work/none"
+
 # ---- what cannot be ----
 runs "two sets to judge by" 2 'one of the two' "${flags[@]}" --steps 1 --eval-split 0.1 --eval-data "$work/other.safetensors" --out "$work/none"
 runs "no set" 2 '--eval-every.*--eval-data or --eval-split' "${flags[@]}" --steps 1 --eval-every 1 --out "$work/none"

@@ -103,7 +103,7 @@ edited number plain_all_linear 's/"use_rslora"/"new_number": 3, "use_rslora"/'
 edited beside plain_all_linear ''
 echo x >"$work/beside/non_lora_trainables.bin"
 echo '{"prompt": "a", "completion": "b"}' >"$work/data.jsonl"
-for row in "rows|trainable_tokens_delta|token rows" "biases|lora_B.bias|a bias on B" "magnitudes|lora_magnitude_vector|DoRA" \
+for row in "rows|trainable_tokens_delta|token rows" "biases|lora_B.bias|a bias on B" "magnitudes|lora_magnitude_vector|lora_magnitude_vector" \
     "unnamed|q_proj.lora_A.weight|q_proj.lora_A.weight" "switch|use_new_lora|use_new_lora" "thing|new_thing|new_thing" \
     "beside|non_lora_trainables.bin|non_lora_trainables.bin"; do
     IFS='|' read -r name merged run <<<"$row"

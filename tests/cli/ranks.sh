@@ -20,6 +20,7 @@ for setting in "${settings[@]}"; do
     flags=(--model "$work/$model" --data "$data" --method "$method" --dtype "$dtype" --micro-batch 1 --accumulate 2 --steps 50
            --save-every 25 --lr 3e-3 --seed 11)
     [ "$method" != lora ] || flags+=(--lora-rank 5 --lora-alpha 10 --lora-targets all-linear --lora-dropout 0.1)
+    [ "$method $model" != "lora odd" ] || flags+=(--lora-dora)
     want=""
     for run in $runs; do
         ranks=${run%:*}

@@ -32,8 +32,8 @@ bf16: true
 val_size: 0.0
 END
 runs "a file of LLaMA-Factory" 0 'LLaMA-Factory.*model: base method: lora lora-targets: all-linear lora-rank: 4 .*data: talk\.jsonl template: llama3 seq: 64 out: run .*micro-batch: 1 accumulate: 2 lr: 1\.0e-4 steps: 2 schedule: cosine warmup-ratio: 0\.5 dtype: bfloat16 .*lora-alpha: 8 on-long: cut checkpointing: true' translate "$work/factory.yaml"
-{ printf 'model_name_or_path: a\nuse_galore: false\nuse_dora: true\npizza: 3\nstage: ppo\n'; } >"$work/in.yaml"
-runs "what cannot be is listed" 1 'warning: not in the recipe: line 3: use_dora: true: DoRA.*line 4: pizza: 3: unknown.*line 5: stage: ppo: sheaf has no PPO' translate "$work/in.yaml"
+{ printf 'model_name_or_path: a\nuse_galore: false\nuse_badam: true\npizza: 3\nstage: ppo\n'; } >"$work/in.yaml"
+runs "what cannot be is listed" 1 'warning: not in the recipe: line 3: use_badam: true.*line 4: pizza: 3: unknown.*line 5: stage: ppo: sheaf has no PPO' translate "$work/in.yaml"
 sed 's/^dataset: .*/dataset: one, two/' "$work/factory.yaml" >"$work/several.yaml"
 runs "several data sets are a list" 0 ' data: one,two ' translate "$work/several.yaml"
 printf 'mix_strategy: interleave_under\ninterleave_probs: 0.7, 0.3\n' >>"$work/several.yaml"

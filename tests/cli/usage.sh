@@ -105,7 +105,8 @@ instead train --log_completions 'rollouts.jsonl'
 instead train --do_train 'here it is always true'
 instead train --save_strategy 'here it is always steps $'
 instead train --plugins 'no plugins'
-instead train --use_dora 'DoRA is merged, not trained'
+peer train use_dora lora-dora
+peer train loraplus_lr_ratio lora-plus
 instead train --nnodes '--transport mpi with --hosts'
 instead convert --transport 'one process does it'
 instead train --use_peft '--method lora'
@@ -231,7 +232,7 @@ check "the others do and say nothing" bash -c '[ ! -s "$0/stdout" ] && [ ! -s "$
 runs "all unknown flags in one message" 2 'sheaf: --wandb +expected: +a flag of sheaf train +found: +it, and --foo, --bar, which are none either +try: +leave it out: each step is in OUT/metrics.jsonl' train a b --wandb x --foo=1 --tp 2 --bar
 runs "an address as others name it" 2 'try: +sheaf calls it --host' serve a --listen 0.0.0.0
 runs "a context as llama.cpp names it" 2 'try: +sheaf calls it --max-length' serve a --ctx-size 4096
-runs "DoRA by a flag" 2 'try: +leave it out: DoRA' train a b --dora
+runs "DoRA by a flag" 2 'try: +sheaf calls it --lora-dora' train a b --dora
 runs "a benchmark" 2 'try: +sheaf plan MODEL --time' bench
 runs "plan of a config as its word" 0 'million parameters' plan "$SHEAF_SOURCE_ROOT/tests/data/configs/mini.json" --seq 64
 finish

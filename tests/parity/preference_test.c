@@ -2,6 +2,8 @@
  * and gradient norms of every step and the final weights of each recorded run, and the same bytes
  * on other numbers of ranks.
  *
+ * So are variants of LoRA, of which no one is a preference: DoRA, LoRA+ and other beginnings.
+ *
  * Every folder of preference/dpo, simpo, orpo, kto, vision, reward and grpo-loss with a log and its
  * batches is a run. Of the last, completions are given, and advantages follow from their rewards.
  * The committed part of the recordings has no model, so nothing is found there. Tolerances are
@@ -413,10 +415,73 @@ static void take_objective(course *c, const json_t *one, const json_t *args)
         take_group(c, args);
 }
 
+/* A variant of LoRA, trained on records that were batched before. */
+static void open_variant(course *c)
+{
+    static int64_t id[ROWS * LONGEST], label[ROWS * LONGEST], seen[ROWS * LONGEST];
+    const json_t *one = json_object_get(c->log, "case"), *optim = json_object_get(one, "optim");
+    const double ratio = number(optim, "ratio", 0);
+    sheaf_safetensors *file = record_of(c->dir, "batches.safetensors");
+    sheaf_train_options *o = &c->o;
+    int64_t *const to[] = { id, label, seen }, rows = 0, cols = 0, steps = 0;
+    for (bool more = true; more; steps += more) {
+        static const char *const names[] = { "input_ids", "labels", "attention_mask" };
+        for (int k = 0; k < 3 && more; k++) {
+            char name[64];
+            snprintf(name, sizeof name, "step%" PRId64 ".%s", steps, names[k]);
+            const sheaf_safetensors_entry *e = sheaf__safetensors_find(file, name);
+            more = e != NULL;
+            if (!more)
+                break;
+            int64_t *x = integer_rows(file, name, &cols);
+            rows = e->shape[0];
+            assert_true((steps + 1) * rows * cols <= ROWS * LONGEST);
+            memcpy(to[k] + steps * rows * cols, x, (size_t)(rows * cols) * sizeof *x);
+            free(x);
+        }
+    }
+    sheaf__safetensors_close(file);
+    const int64_t all = steps * rows;
+    snprintf(c->data, sizeof c->data, "%s",
+             tensors_file((const tensor[]){ { "input_ids", "I64", { all, cols }, id },
+                                            { "labels", "I64", { all, cols }, label },
+                                            { "attention_mask", "I64", { all, cols }, seen } },
+                          3));
+    snprintf(c->model, sizeof c->model, "%s/%s", recording("preference/models"),
+             text_of(one, "model"));
+    snprintf(c->adapter, sizeof c->adapter, "%s/adapter_init", c->dir);
+    sheaf_train_options_default(o);
+    o->objective.name = "";
+    o->model = c->model;
+    o->adapter = c->adapter;
+    o->data = c->data;
+    o->micro_batch = rows;
+    o->accumulate = 1;
+    o->steps = steps;
+    o->lr = number(optim, "lr", 0);
+    o->weight_decay = number(optim, "weight_decay", 0);
+    o->lora_plus = ratio;
+    o->schedule = SHEAF_SCHEDULE_CONSTANT;
+    o->warmup = 0;
+    o->warmup_ratio = 0;
+    o->shuffle = false;
+    o->dtype = SHEAF_F32;
+    o->threads = 1;
+}
+
+static bool is_variant(const course *c)
+{
+    return json_object_get(c->log, "groups") != NULL;
+}
+
 static void open_course(course *c, const char *dir)
 {
     *c = (course){ .dir = dir, .log = json_of(dir, "log.json") };
     const json_t *one = json_object_get(c->log, "case"), *args = json_object_get(one, "args");
+    if (is_variant(c)) {
+        open_variant(c);
+        return;
+    }
     const int64_t micros = (int64_t)json_array_size(json_object_get(c->log, "micro_batch_losses"));
     const bool full = strcmp(text_of(one, "peft"), "none") == 0;
     sheaf_train_options *o = &c->o;
@@ -545,7 +610,7 @@ static void check_course(const char *dir)
 {
     static const struct {
         int tp, dp;
-    } others[] = { { 3, 1 }, { 2, 1 }, { 1, 2 } };
+    } others[] = { { 3, 1 }, { 2, 1 }, { 1, 2 }, { 5, 1 }, { 8, 1 } };
     course c;
     char first[400], out[400], *bytes[2];
     size_t size[2];
@@ -559,7 +624,7 @@ static void check_course(const char *dir)
     if (!c.cut)
         check_weights(&c, first);
     CHECK_OK(sheaf__file_read_all(&bytes[0], &size[0], in_dir(first, file), 1 << 24));
-    for (size_t i = 0; i < ARRAY_LEN(others); i++) {
+    for (size_t i = 0; i < (is_variant(&c) ? ARRAY_LEN(others) : 3); i++) {
         const told other = train(&c, others[i].tp, others[i].dp, out);
         CHECK_BYTES(dir, other.loss, got.loss, sizeof got.loss);
         CHECK_BYTES(dir, other.norm, got.norm, sizeof got.norm);
@@ -569,7 +634,7 @@ static void check_course(const char *dir)
         free(bytes[1]);
         CHECK_OK(sheaf__remove_tree(out));
     }
-    if (c.o.objective.group.max_new > 0) {
+    if (c.o.objective.group.max_new > 0 || is_variant(&c)) {
         train_in_pieces(&c, out);
         CHECK_OK(sheaf__file_read_all(&bytes[1], &size[1], in_dir(out, file), 1 << 24));
         assert_int_equal(size[0], size[1]);
@@ -626,10 +691,18 @@ static int find_runs(void **state)
     static const char *const kinds[] = { "preference/dpo",    "preference/simpo",
                                          "preference/orpo",   "preference/kto",
                                          "preference/vision", "preference/grpo-loss",
-                                         "preference/reward" };
+                                         "preference/reward" },
+                             *const variants[] = { "preference/lora-variants/dora",
+                                                   "preference/lora-variants/dora-filled",
+                                                   "preference/lora-variants/gaussian",
+                                                   "preference/lora-variants/orthogonal",
+                                                   "preference/lora-variants/loraplus" };
     for (size_t i = 0; i < ARRAY_LEN(kinds); i++)
         if (exists(recording(kinds[i])))
             find_in(recording(kinds[i]), "log.json", "batches.safetensors");
+    for (size_t i = 0; i < ARRAY_LEN(variants); i++)
+        if (exists(recording(variants[i])))
+            model_dir[models++] = strdup(recording(variants[i]));
     return make_scratch(state);
 }
 

@@ -67,6 +67,8 @@ static sheaf_status *check_module(adapted *a, const sheaf_schema *schema,
                 cannot(m),
                 "attention of the text model or of the ViT: SAT has no factors elsewhere"),
             "another layer");
+    if (m->m_name != NULL)
+        return sheaf_found(sheaf_expected(cannot(m), "LoRA, which is all that SAT has"), "DoRA");
     if (m->dense)
         return sheaf_found(sheaf_expected(cannot(m), "factors for each of its %d parts", m->parts),
                            "a B that mixes the parts");

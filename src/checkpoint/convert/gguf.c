@@ -245,6 +245,8 @@ static sheaf_status *check_module(const sheaf_lora_module *m)
         return refuse_factors(m, "factors of all experts");
     if (!sheaf__is_linear(m->base->role))
         return refuse_factors(m, "factors of a table");
+    if (m->m_name != NULL)
+        return refuse_factors(m, "DoRA's magnitudes beside them");
     if (m->parts > 1 && !m->dense)
         return refuse_factors(m, "factors for each part of a fused layer");
     if (m->file_alpha != 0)

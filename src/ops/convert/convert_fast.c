@@ -56,11 +56,13 @@ void SHEAF__FAST(scale)(float *x, float by, int64_t n)
     V_EACH(i, n, v_store(x + i, v_one_nan(v_mul(v_load(x + i, count), factor)), count));
 }
 
-SHEAF__INLINE void finish_part(void *y, const float *sum, vec alpha, const float *bias,
-                               const void *residual, int64_t yi, int64_t ri, int64_t c,
-                               int64_t count, sheaf_dtype dtype)
+SHEAF__INLINE void finish_part(void *y, const float *sum, vec alpha, const float *by,
+                               const float *bias, const void *residual, int64_t yi, int64_t ri,
+                               int64_t c, int64_t count, sheaf_dtype dtype)
 {
     vec value = v_mul(alpha, v_load(sum + c, count));
+    if (by != NULL)
+        value = v_mul(v_load(by + c, count), value);
     if (bias != NULL)
         value = v_add(value, v_load(bias + c, count));
     if (residual != NULL)
@@ -69,14 +71,14 @@ SHEAF__INLINE void finish_part(void *y, const float *sum, vec alpha, const float
 }
 
 void SHEAF__FAST(finish)(void *y, int64_t ldy, const float *sum, int64_t lds, float alpha,
-                         const float *bias, const void *residual, int64_t ldr, int64_t rows,
-                         int64_t cols, sheaf_dtype dtype)
+                         const float *by, const float *bias, const void *residual, int64_t ldr,
+                         int64_t rows, int64_t cols, sheaf_dtype dtype)
 {
-    const vec by = v_set(alpha);
+    const vec scale = v_set(alpha);
     V_BY_TYPE(dtype, for (int64_t r = 0; r < rows; r++)
                          V_EACH(c, cols,
-                                finish_part(y, sum + r * lds, by, bias, residual, r * ldy, r * ldr,
-                                            c, count, of)));
+                                finish_part(y, sum + r * lds, scale, by, bias, residual, r * ldy,
+                                            r * ldr, c, count, of)));
 }
 
 SHEAF__INLINE void accumulate_part(void *dst, const void *src, int64_t i, int64_t count,

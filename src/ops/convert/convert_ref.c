@@ -49,12 +49,14 @@ void sheaf__scale_ref(float *x, float by, int64_t n)
 }
 
 void sheaf__finish_ref(void *y, int64_t ldy, const float *sum, int64_t lds, float alpha,
-                       const float *bias, const void *residual, int64_t ldr, int64_t rows,
-                       int64_t cols, sheaf_dtype dtype)
+                       const float *by, const float *bias, const void *residual, int64_t ldr,
+                       int64_t rows, int64_t cols, sheaf_dtype dtype)
 {
     for (int64_t r = 0; r < rows; r++)
         for (int64_t c = 0; c < cols; c++) {
             float value = alpha * sum[r * lds + c];
+            if (by != NULL)
+                value = by[c] * value;
             if (bias != NULL)
                 value += bias[c];
             if (residual != NULL)

@@ -109,9 +109,10 @@ TEST(test_finish__rounds_before_the_residual)
     const float sum = 0.5f, bias = 0.01171875f;
     const uint16_t residual = sheaf__bf16(0.0078125f);
     uint16_t y;
-    sheaf__kernels_for("ref")->finish(&y, 1, &sum, 1, 2, &bias, &residual, 1, 1, 1, SHEAF_BF16);
+    sheaf__kernels_for("ref")->finish(&y, 1, &sum, 1, 2, NULL, &bias, &residual, 1, 1, 1,
+                                      SHEAF_BF16);
     CHECK_NEAR("finish", sheaf__from_bf16(y), 1.0234375, 0);
-    sheaf__kernels_for("ref")->finish(&y, 1, &sum, 1, 2, NULL, NULL, 0, 1, 1, SHEAF_BF16);
+    sheaf__kernels_for("ref")->finish(&y, 1, &sum, 1, 2, NULL, NULL, NULL, 0, 1, 1, SHEAF_BF16);
     CHECK_NEAR("alone", sheaf__from_bf16(y), 1, 0);
 }
 
@@ -188,16 +189,16 @@ static void compare_finish(const twin *t, int64_t cols)
     twin_fill(sum, (int64_t)span, SHEAF_F32, t->numbers, 5);
     twin_fill(bias, cols, SHEAF_F32, t->numbers, 6);
     twin_fill(residual, (int64_t)span, t->dtype, t->numbers, 7);
-    for (int which = 0; which < 4; which++) {
+    for (int which = 0; which < 8; which++) {
         twin_fill(want, (int64_t)span, t->dtype, TWIN_PLAIN, 8);
         twin_fill(got, (int64_t)span, t->dtype, TWIN_PLAIN, 8);
-        const float *with_bias = which & 1 ? bias : NULL;
+        const float *with_bias = which & 1 ? bias : NULL, *by = which & 4 ? sum + 2 : NULL;
         const void *with_residual = which & 2 ? residual : NULL;
         const float alpha = which == 3 ? 1.0f : 0.7f;
-        t->ref->finish(want, width, sum, width, alpha, with_bias, with_residual, width, ROWS, cols,
-                       t->dtype);
-        t->fast->finish(got, width, sum, width, alpha, with_bias, with_residual, width, ROWS, cols,
-                        t->dtype);
+        t->ref->finish(want, width, sum, width, alpha, by, with_bias, with_residual, width, ROWS,
+                       cols, t->dtype);
+        t->fast->finish(got, width, sum, width, alpha, by, with_bias, with_residual, width, ROWS,
+                        cols, t->dtype);
         twin_same(t, "finish", got, want, span * twin_bytes(t->dtype));
     }
 }

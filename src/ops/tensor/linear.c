@@ -6,7 +6,7 @@ static void finish_part(const sheaf__kernels *k, const void *arg, int64_t begin,
 {
     const sheaf__finishing *f = arg;
     k->finish(sheaf__at(f->y, begin * f->ldy, f->dtype), f->ldy, f->sum + begin * f->lds, f->lds,
-              f->alpha, f->bias,
+              f->alpha, f->by, f->bias,
               f->residual == NULL ? NULL : sheaf__at(f->residual, begin * f->ldr, f->dtype), f->ldr,
               end - begin, f->cols, f->dtype);
 }
@@ -16,31 +16,57 @@ static void run_finish(sheaf__device *device, sheaf__finishing *f, int64_t grain
     const sheaf__operand operand[] = {
         SHEAF__WRITES(f->y, sheaf__extent(f->rows, f->ldy, f->cols, f->dtype)),
         SHEAF__READS(f->sum, sheaf__extent(f->rows, f->lds, f->cols, SHEAF_F32)),
+        SHEAF__READS(f->by, (size_t)f->cols * sizeof(float)),
         SHEAF__READS(f->bias, (size_t)f->cols * sizeof(float)),
         SHEAF__READS(f->residual, sheaf__extent(f->rows, f->ldr, f->cols, f->dtype)),
     };
     sheaf__run(device, &(sheaf__call){ .operation = SHEAF__OP_FINISH,
                                        .arguments = f,
                                        .operand = operand,
-                                       .operands = 4,
+                                       .operands = 5,
                                        .part = finish_part,
                                        .rows = f->rows,
                                        .grain = grain });
 }
 
-void sheaf__op_finish(sheaf__device *device, void *y, const float *sum, const float *bias,
-                      const void *residual, int64_t rows, int64_t cols, sheaf_dtype dtype)
+void sheaf__op_finish(sheaf__device *device, void *y, const float *sum, const float *by,
+                      const float *bias, const void *residual, int64_t rows, int64_t cols,
+                      sheaf_dtype dtype)
 {
     run_finish(
         device,
-        &(sheaf__finishing){ y, sum, bias, residual, cols, cols, cols, rows, cols, 1, dtype }, 16);
+        &(sheaf__finishing){ y, sum, by, bias, residual, cols, cols, cols, rows, cols, 1, dtype },
+        16);
 }
 
 void sheaf__op_scale_round(sheaf__device *device, void *y, const float *sum, float scale,
                            int64_t rows, int64_t ld, int64_t cols, sheaf_dtype dtype)
 {
     run_finish(device,
-               &(sheaf__finishing){ y, sum, NULL, NULL, ld, ld, 0, rows, cols, scale, dtype }, 256);
+               &(sheaf__finishing){ y, sum, NULL, NULL, NULL, ld, ld, 0, rows, cols, scale, dtype },
+               256);
+}
+
+static void magnitudes_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)
+{
+    (void)k;
+    for (int64_t i = begin; i < end; i++)
+        sheaf__magnitude(arg, i);
+}
+
+void sheaf__op_magnitudes(sheaf__device *device, sheaf__magnitudes m)
+{
+    const size_t bytes = (size_t)m.n * sizeof(float);
+    const sheaf__operand operand[] = { SHEAF__WRITES(m.by, bytes), SHEAF__WRITES(m.inverse, bytes),
+                                       SHEAF__READS(m.magnitude, bytes),
+                                       SHEAF__READS(m.squares, bytes) };
+    sheaf__run(device, &(sheaf__call){ .operation = SHEAF__OP_MAGNITUDES,
+                                       .arguments = &m,
+                                       .operand = operand,
+                                       .operands = 4,
+                                       .part = magnitudes_part,
+                                       .rows = m.n,
+                                       .grain = 1 << 10 });
 }
 
 static void dropout_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)

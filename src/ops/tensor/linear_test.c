@@ -6,16 +6,17 @@
 
 static void check_finish(sheaf_dtype dtype)
 {
-    for (size_t i = 0; i < 4 * ARRAY_LEN(same_sizes) * ARRAY_LEN(same_sizes); i++) {
-        const int64_t rows = same_sizes[i / 4 / 5], cols = same_sizes[i / 4 % 5];
+    for (size_t i = 0; i < 8 * ARRAY_LEN(same_sizes) * ARRAY_LEN(same_sizes); i++) {
+        const int64_t rows = same_sizes[i / 8 / 5], cols = same_sizes[i / 8 % 5];
         void *y = same_blank(rows * cols, dtype),
              *residual = i & 1 ? same_take(rows * cols, dtype) : NULL;
         const float *sum = same_take(rows * cols, SHEAF_F32),
-                    *bias = i & 2 ? same_take(cols, SHEAF_F32) : NULL;
+                    *bias = i & 2 ? same_take(cols, SHEAF_F32) : NULL,
+                    *by = i & 4 ? same_take(cols, SHEAF_F32) : NULL;
         SAME_EACH (device)
-            sheaf__op_finish(device, SAME(y), SAME(sum), SAME(bias), SAME(residual), rows, cols,
-                             dtype);
-        same.ref->finish(y, cols, sum, cols, 1, bias, residual, cols, rows, cols, dtype);
+            sheaf__op_finish(device, SAME(y), SAME(sum), SAME(by), SAME(bias), SAME(residual), rows,
+                             cols, dtype);
+        same.ref->finish(y, cols, sum, cols, 1, by, bias, residual, cols, rows, cols, dtype);
         same_check("finish");
     }
 }
@@ -33,7 +34,7 @@ static void check_scale_round(sheaf_dtype dtype)
         const float *sum = same_take(rows * ld, SHEAF_F32);
         SAME_EACH (device)
             sheaf__op_scale_round(device, SAME(y), SAME(sum), 0.7f, rows, ld, cols, dtype);
-        same.ref->finish(y, ld, sum, ld, 0.7f, NULL, NULL, 0, rows, cols, dtype);
+        same.ref->finish(y, ld, sum, ld, 0.7f, NULL, NULL, NULL, 0, rows, cols, dtype);
         same_check("scale and round");
     }
 }
@@ -41,6 +42,24 @@ static void check_scale_round(sheaf_dtype dtype)
 TEST(test_linear__scale_round)
 {
     same_types(check_scale_round);
+}
+
+/* Norms of nothing, of less than nothing and of denormals too. */
+TEST(test_linear__magnitudes)
+{
+    for (size_t i = 0; i < ARRAY_LEN(same_sizes); i++) {
+        const int64_t n = same_sizes[i];
+        float *by = same_blank(n, SHEAF_F32), *inverse = same_blank(n, SHEAF_F32);
+        const float *magnitude = same_take(n, SHEAF_F32), *squares = same_take(n, SHEAF_F32);
+        SAME_EACH (device)
+            sheaf__op_magnitudes(device, (sheaf__magnitudes){ SAME(by), SAME(inverse),
+                                                              SAME(magnitude), SAME(squares), n });
+        for (int64_t k = 0; k < n; k++) {
+            by[k] = sheaf__one_nan(magnitude[k] / sqrtf(squares[k]));
+            inverse[k] = sheaf__one_nan(1 / sqrtf(squares[k]));
+        }
+        same_check("magnitudes");
+    }
 }
 
 /* One row is long. */

@@ -147,12 +147,16 @@ void sheaf__op_rope_pairs(sheaf__device *device, sheaf__rope how);
 
 /* ---- linear layers ---- */
 
-/* y = round(round(sum + bias) + residual), dense; bias [cols] and residual may be NULL */
-void sheaf__op_finish(sheaf__device *device, void *y, const float *sum, const float *bias,
-                      const void *residual, int64_t rows, int64_t cols, sheaf_dtype dtype);
+/* y = round(round(by * sum + bias) + residual), dense; by [cols], bias [cols] and residual may be
+ * NULL. y may be sum where both are float32. */
+void sheaf__op_finish(sheaf__device *device, void *y, const float *sum, const float *by,
+                      const float *bias, const void *residual, int64_t rows, int64_t cols,
+                      sheaf_dtype dtype);
 /* y = round(scale * sum), both of row stride ld */
 void sheaf__op_scale_round(sheaf__device *device, void *y, const float *sum, float scale,
                            int64_t rows, int64_t ld, int64_t cols, sheaf_dtype dtype);
+/* The factors of DoRA's outputs. */
+void sheaf__op_magnitudes(sheaf__device *device, sheaf__magnitudes of);
 /* Dropout and NEFTune's noise (kernels.h), dense; pointers in `how` are the device's, too. y may be
  * x; noise is in place. */
 void sheaf__op_dropout(sheaf__device *device, void *y, const void *x, int64_t rows, int64_t cols,

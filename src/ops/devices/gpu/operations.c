@@ -68,6 +68,7 @@ enum { SIDE = 32 };
     X(ROPE_PAIRS, sheaf__rope, OF(rope_pairs, dtype),                                              \
       IN_ROWS(a->rows * a->heads, a->rot, a->dtype))                                               \
     X(FINISH, sheaf__finishing, OF(finish, dtype), IN_ROWS(a->rows, a->cols, a->dtype))            \
+    X(MAGNITUDES, sheaf__magnitudes, "magnitudes", EACH(a->n))                                     \
     X(DROPOUT, sheaf__dropping, OF(dropout, dtype), DRAWN)                                         \
     X(NOISE, sheaf__noisy, OF(noise, dtype), DRAWN)                                                \
     X(CHOICE, sheaf__choice, OF(choice, dtype), CHOICES)                                           \

@@ -17,6 +17,12 @@ KERNELS(finish, sheaf__finishing, 256)
     UNROLL
     for (int e = 0; e < per; e++)
         y[e] = a->alpha * y[e];
+    if (a->by != NULL) {
+        load_some(other, a->by, c, cols, SHEAF_F32, per);
+        UNROLL
+        for (int e = 0; e < per; e++)
+            y[e] = other[e] * y[e];
+    }
     if (a->bias != NULL) {
         load_some(other, a->bias, c, cols, SHEAF_F32, per);
         UNROLL
@@ -30,6 +36,12 @@ KERNELS(finish, sheaf__finishing, 256)
             y[e] = rounded_one(y[e], dtype) + other[e];
     }
     store_some(a->y, row * a->ldy + c, row * a->ldy + cols, y, dtype, per);
+}
+
+KERNEL(magnitudes, sheaf__magnitudes, 256)
+{
+    if (own_index() < a->n)
+        sheaf__magnitude(a, own_index());
 }
 
 /* ---- random numbers of a row ----
