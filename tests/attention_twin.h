@@ -177,13 +177,12 @@ static inline void same_results(const char *name, const problem *p, const result
 /* The reference, with DAZ and FTZ set. */
 static inline void run_ref(const problem *p, const result *r)
 {
-    const unsigned before = _mm_getcsr();
-    _mm_setcsr(before | 0x8040);
+    const unsigned before = sheaf__compute_mode_enter();
     attention_forward_ref(&p->s, p->sums, r->o, r->stats, p->q, p->k, p->v);
     if (has_backward(&p->s))
         attention_backward_ref(&p->s, p->sums, r->dq, r->dk, r->dv, p->d_o, r->o, r->stats, p->q,
                                p->k, p->v);
-    _mm_setcsr(before);
+    sheaf__compute_mode_leave(before);
 }
 
 /* limit: bytes of the device, 0 = none. Returns the most scratch that was in use. */
@@ -250,8 +249,7 @@ static inline void run_parts(const problem *p, const result *r, const char *isa,
                                          r->dk, r->dv, p->sums,  sheaf__units_for(isa) };
     const size_t whole = SHEAF__THREAD_SCRATCH, little = 400 << 10;
     char *scratch = twin_take(whole);
-    const unsigned before = _mm_getcsr();
-    _mm_setcsr(before | 0x8040);
+    const unsigned before = sheaf__compute_mode_enter();
     for (int64_t b = 0; b < s->batch; b++)
         for (int64_t kv = 0; kv < s->kv_heads; kv++) {
             const int64_t rows = s->queries * s->group, split = way == 0 ? rows : rows / 3;
@@ -277,7 +275,7 @@ static inline void run_parts(const problem *p, const result *r, const char *isa,
                            SHEAF__ATTENTION_DQ, scratch, whole);
                 }
         }
-    _mm_setcsr(before);
+    sheaf__compute_mode_leave(before);
     munmap(scratch, whole);
 }
 
@@ -352,8 +350,7 @@ static inline void check_samples(const problem *p, const result *got)
     memcpy(want.o, got->o, bytes_of(p, p->no));
     const sheaf__attention_call call = { s,      want.o,  want.stats, p->q,    p->k,    p->v,
                                          p->d_o, want.dq, want.dk,    want.dv, p->sums, { 0 } };
-    const unsigned before = _mm_getcsr();
-    _mm_setcsr(before | 0x8040);
+    const unsigned before = sheaf__compute_mode_enter();
     for (size_t n = 0; n < ARRAY_LEN(tokens); n++) {
         const int64_t i = tokens[n] < last ? tokens[n] : last, kv = (int64_t)n % s->kv_heads,
                       g = s->group - 1;
@@ -372,7 +369,7 @@ static inline void check_samples(const problem *p, const result *got)
     CHECK_BYTES("dv", (char *)got->dv + bytes_of(p, at), (char *)want.dv + bytes_of(p, at),
                 bytes_of(p, s->head_dim));
     CHECK_BYTES("stats", got->stats, want.stats, (size_t)p->nstats * 4);
-    _mm_setcsr(before);
+    sheaf__compute_mode_leave(before);
     result_drop(&want);
 }
 

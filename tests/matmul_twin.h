@@ -2,14 +2,12 @@
  * reference, for the tests of this folder. */
 #pragma once
 
-#include <immintrin.h>
-
+#include "base/cpu.h"
+#include "base/thread.h"
 #include "ops/math/round.h"
 #include "ops/matmul/matmul_private.h"
 #include "ops/pool.h"
 #include "tests/check.h"
-
-#define FLUSH 0x8040u /* DAZ and FTZ, as every compute thread has them */
 
 /* ---- machines to run on: every instruction set this CPU has, 1, 2 and 5 threads ---- */
 
@@ -22,14 +20,16 @@ static inline int make_machines(void **state)
 {
     (void)state;
     isas[nisas++] = &sheaf__mm_ref;
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+    if (sheaf__kernels_for("avx2") != NULL)
         isas[nisas++] = &sheaf__mm_avx2;
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw"))
+#ifndef SHEAF_NO_X86
+    if (sheaf__cpu_has_avx512())
         isas[nisas++] = &sheaf__mm_avx512;
-    if (__builtin_cpu_supports("avx512bf16"))
+    if (sheaf__units_have_pairs())
         isas[nisas++] = &sheaf__mm_avx512bf16;
     if (sheaf__units_have_tiles())
         isas[nisas++] = &sheaf__mm_amx;
+#endif
     else
         print_message("tiles: not on this machine, not compared\n");
     for (size_t i = 0; i < ARRAY_LEN(machines); i++) {
@@ -222,10 +222,9 @@ static inline int outputs_of(output out[SHEAF_MAX_SLICES], const sheaf__product 
 
 static inline void run_ref(const sheaf__product *job, sheaf_sums sums)
 {
-    const unsigned before = _mm_getcsr();
-    _mm_setcsr(before | FLUSH);
+    const unsigned before = sheaf__compute_mode_enter();
     sheaf__product_ref(job, sums);
-    _mm_setcsr(before);
+    sheaf__compute_mode_leave(before);
 }
 
 /* All instruction sets and thread counts against the reference, which is slow and takes one of the

@@ -7,7 +7,7 @@
  * with bfloat16 but for reading and writing, so of it two of the six. */
 #pragma once
 
-#include <immintrin.h>
+#include "base/thread.h"
 #include <stdbool.h>
 #include <sys/mman.h>
 
@@ -116,14 +116,14 @@ static inline void twin_same(const twin *t, const char *what, const void *got, c
     size_t i = 0;
     while (g[i] == w[i])
         i++;
-    _mm_setcsr(_mm_getcsr() & ~0x8040u);
+    sheaf__mode_set(SHEAF__MERGE_MODE);
     fail_msg("%s, %s: differs from the reference at byte %zu of %zu", what, t->name, i, bytes);
 }
 
 static inline void twin_each(void (*check)(const twin *t))
 {
     static const char *const columns[] = { "avx2", "avx512" };
-    const unsigned before = _mm_getcsr();
+    const unsigned before = sheaf__mode();
     for (size_t i = 0; i < ARRAY_LEN(columns); i++) {
         const sheaf__kernels *fast = sheaf__kernels_for(columns[i]);
         if (fast == NULL) {
@@ -143,9 +143,9 @@ static inline void twin_each(void (*check)(const twin *t))
                                                     : (twin_numbers)(code / 4) };
             snprintf(t.name, sizeof t.name, "%s %s%s numbers %d", columns[i],
                      sheaf_dtype_name(t.dtype), t.flush ? " flushed" : "", t.numbers);
-            _mm_setcsr(t.flush ? before | 0x8040 : before & ~0x8040u);
+            sheaf__mode_set(t.flush ? SHEAF__COMPUTE_MODE : SHEAF__MERGE_MODE);
             check(&t);
-            _mm_setcsr(before);
+            sheaf__compute_mode_leave(before);
         }
     }
 }

@@ -40,6 +40,7 @@
 #  22. a published model, SmolLM2-135M-Instruct: ./run demo-real, and every command once (soak_smollm2.sh; needs a network once)
 #  23. where SHEAF_PTXRUN names ptxrun: nvcc's code of the kernels, without a GPU: in every order, every family, bench/gpu.sh but
 #      for its times, and without each of its barriers, waits and fences, which something notices (soak_ptx.sh)
+#  24. where SHEAF_ARM is the command of another processor (./run test-arm): whole runs there and here (soak_arm.sh)
 # SOAK_SECTIONS="3 9" runs only those. Ends with "N passed, N failed".
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 3
@@ -338,6 +339,10 @@ fi
 
 if section 14 "devices whose memory is not the host's"; then
     . tests/soak_devices.sh
+fi
+
+if [ -n "${SHEAF_ARM:-}" ] && section 24 "AArch64"; then
+    . tests/soak_arm.sh
 fi
 
 if section 15 "emulated GPUs"; then

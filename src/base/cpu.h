@@ -1,6 +1,6 @@
 /* cpu.h - features of the processor, checked where a function compiled for more than baseline
  * x86-64 may be called. A build for other machines, or with -Disa=ref, has SHEAF_NO_X86 and no such
- * function: only the plain C columns. */
+ * function: kernels in plain C and by ops/lanes.h. */
 #pragma once
 
 #include <stdbool.h>

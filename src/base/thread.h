@@ -1,7 +1,7 @@
 /* thread.h - what compute threads and waiting ranks need from the processor and
  * the kernel: the floating-point mode of the numeric contract, sleeping
- * until a word changes, and a stack that is large enough. Linux; without x86 there is no mode to
- * set, and nothing there computes by the contract (sheaf__device_open() refuses). */
+ * until a word changes, and a stack that is large enough. Linux, on x86-64 and AArch64; other
+ * processors have no mode in which denormals are zero, and sheaf__device_open() refuses them. */
 #pragma once
 
 #include <linux/futex.h>
@@ -9,28 +9,51 @@
 #include <stdatomic.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-#ifndef SHEAF_NO_X86
-#include <immintrin.h>
-#endif
-
 #include "base/base.h"
 
 /* Nearest even, all exceptions masked, denormal inputs (DAZ) and results (FTZ)
  * count as zero. Not "current mode plus two bits": what the caller's program
- * did to its rounding mode must not reach a result. */
+ * did to its rounding mode must not reach a result. FPCR.FZ of AArch64 differs from DAZ and FTZ
+ * where a result just below 2^-126 rounds up to it: a zero here, 2^-126 there (docs/contract.md).
+ */
+#ifdef __aarch64__
+#define SHEAF__COMPUTE_MODE (1u << 24)
+#define SHEAF__MERGE_MODE 0u
+#define SHEAF__TOWARD_ZERO (3u << 22)
+#else
 #define SHEAF__COMPUTE_MODE 0x9fc0u
 /* The same, but denormals are kept: as PyTorch merges, and bitsandbytes quantises. */
 #define SHEAF__MERGE_MODE 0x1f80u
+#define SHEAF__TOWARD_ZERO 0x6000u
+#endif
+#if defined __x86_64__ || defined __aarch64__
+#define SHEAF__HAS_MODES true
+#else
+#define SHEAF__HAS_MODES false
+#endif
+
+static inline unsigned sheaf__mode(void)
+{
+#ifdef __x86_64__
+    return __builtin_ia32_stmxcsr();
+#elif defined __aarch64__
+    uint64_t mode;
+    __asm__ volatile("mrs %0, fpcr" : "=r"(mode));
+    return (unsigned)mode;
+#else
+    return 0;
+#endif
+}
 
 static inline unsigned sheaf__mode_set(unsigned mode)
 {
-#ifdef SHEAF_NO_X86
-    return mode;
-#else
-    const unsigned before = _mm_getcsr();
-    _mm_setcsr(mode);
-    return before;
+    const unsigned before = sheaf__mode();
+#ifdef __x86_64__
+    __builtin_ia32_ldmxcsr(mode);
+#elif defined __aarch64__
+    __asm__ volatile("msr fpcr, %0" : : "r"((uint64_t)mode) : "memory");
 #endif
+    return before;
 }
 
 /* sheaf__compute_mode_enter - returns the mode to give back to _leave. */
@@ -47,8 +70,10 @@ static inline void sheaf__compute_mode_leave(unsigned before)
 /* sheaf__pause - a hint to the processor that this thread spins. */
 static inline void sheaf__pause(void)
 {
-#ifndef SHEAF_NO_X86
-    _mm_pause();
+#ifdef __x86_64__
+    __builtin_ia32_pause();
+#elif defined __aarch64__
+    __asm__ volatile("yield");
 #endif
 }
 

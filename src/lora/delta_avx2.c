@@ -1,10 +1,10 @@
 /* delta_avx2.c - the sums of delta.h, built for AVX2, FMA and F16C. */
 #include "lora/delta.h"
 
-#include <immintrin.h>
 #include <string.h>
 
 #include "base/unroll.h"
+#include "ops/lanes.h"
 
 enum { PANEL = 16, STRIP = 6 }; /* columns and rows of one tile of registers */
 
@@ -219,3 +219,10 @@ void sheaf__lora_dot(double *dot, double *squares, const float *w, const double 
         *squares += (double)w[i] * (double)w[i];
     }
 }
+
+#ifdef SHEAF_NO_X86
+sheaf__lora_product *sheaf__lora_delta_for(const char *isa)
+{
+    return sheaf__lora_delta;
+}
+#endif

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include "base/base.h"
+#include "base/thread.h"
 #include "base/clock.h"
 #include "base/round_up.h"
 #include "ops/call.h"
@@ -91,13 +92,11 @@ static sheaf_status *open_parts(sheaf__device *device, const sheaf__reserved *of
         sheaf_expected(st, "1 or more");
         return sheaf_found(st, "%d", device->threads);
     }
-#ifdef SHEAF_NO_X86
-    if (!device->class->counts) { /* no fast kernels, and no mode in which denormals are zero */
-        sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "training and inference");
-        sheaf_expected(st, "a build for x86-64 with AVX2 and FMA (-Disa=auto)");
-        return sheaf_found(st, "one of plain C, which inspects, plans, converts and merges");
-    }
-#endif
+    if (!SHEAF__HAS_MODES && !device->class->counts)
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "training and inference"),
+                                          "x86-64 or AArch64"),
+                           "a processor without a mode in which denormals are zero, on which sheaf "
+                           "inspects, plans, converts and merges");
     device->kernels = sheaf__kernels_for(isa);
     if (device->kernels == NULL) {
         sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "instruction set");

@@ -14,8 +14,8 @@
 #define AVX512(name) .name = sheaf__##name##_avx512,
 
 static const sheaf__kernels ref = { .isa = "ref", SHEAF__KERNEL_LIST(REF) };
-#ifndef SHEAF_NO_X86
 static const sheaf__kernels avx2 = { .isa = "avx2", SHEAF__KERNEL_LIST(AVX2) };
+#ifndef SHEAF_NO_X86
 static const sheaf__kernels avx512 = { .isa = "avx512", SHEAF__KERNEL_LIST(AVX512) };
 
 /* The compiler's test also asks the operating system whether it keeps the registers.
@@ -47,6 +47,8 @@ const sheaf__kernels *sheaf__kernels_for(const char *isa)
 #else
 const sheaf__kernels *sheaf__kernels_for(const char *isa)
 {
-    return isa == NULL || strcmp(isa, "ref") == 0 ? &ref : NULL;
+    if (isa == NULL || strcmp(isa, "avx2") == 0)
+        return &avx2; /* by lanes.h */
+    return strcmp(isa, "ref") == 0 ? &ref : NULL;
 }
 #endif

@@ -267,14 +267,14 @@ static const struct {
 static uint64_t probe_hash(size_t which, const sheaf__kernels *k, sheaf_dtype even, sheaf_dtype odd)
 {
     static probe p;
-    const unsigned before = _mm_getcsr();
+    const unsigned before = sheaf__mode();
     p.hash = UINT64_C(0xcbf29ce484222325);
     for (int code = 0; code < 4 * TWIN_KINDS; code += even == odd ? 2 : 1) {
         p.dtype = code & 1 ? odd : even;
         refill(&p, (twin_numbers)(code / 4));
-        _mm_setcsr(code & 2 ? before | 0x8040 : before & ~0x8040u);
+        sheaf__mode_set(code & 2 ? SHEAF__COMPUTE_MODE : SHEAF__MERGE_MODE);
         probes[which].run(&p, k);
-        _mm_setcsr(before);
+        sheaf__compute_mode_leave(before);
     }
     return p.hash;
 }

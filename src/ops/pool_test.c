@@ -2,6 +2,7 @@
  * count as zero inside and only inside; idle workers sleep. */
 #include "tests/check.h"
 
+#include <fenv.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -133,7 +134,7 @@ static void use_denormal(void *context, int64_t index, int worker)
     const float to_denormal = 1.5e-38f * m->half; /* FTZ */
     if (from_denormal != 0.0f || to_denormal != 0.0f)
         atomic_fetch_add(&m->kept, 1);
-    if (_mm_getcsr() % 0x10000 / 0x2000 % 4 != 0) /* rounding: nearest */
+    if ((sheaf__mode() & SHEAF__TOWARD_ZERO) != 0) /* rounding: nearest */
         atomic_fetch_add(&m->kept, 1);
     atomic_fetch_or(&m->workers, 1u << worker);
     usleep(200); /* so that all workers get some */
@@ -141,9 +142,9 @@ static void use_denormal(void *context, int64_t index, int worker)
 
 TEST(test_pool__denormals_are_zero_inside_only)
 {
-    const unsigned before = _mm_getcsr();
-    _mm_setcsr((before & ~0x8040u) | 0x2000u); /* denormals kept, rounding down */
-    const unsigned callers = _mm_getcsr();
+    const unsigned before = sheaf__mode_set(SHEAF__MERGE_MODE);
+    fesetround(FE_DOWNWARD);
+    const unsigned callers = sheaf__mode();
     for (int threads = 1; threads <= 3; threads++) {
         sheaf__pool *pool;
         CHECK_OK(sheaf__pool_new(&pool, threads));
@@ -153,10 +154,11 @@ TEST(test_pool__denormals_are_zero_inside_only)
         sheaf__pool_run(pool, 1, use_denormal, &m);
         assert_int_equal(m.kept, 0);
         assert_int_equal(m.workers, (1u << threads) - 1);
-        assert_int_equal(_mm_getcsr() & ~0x3fu, callers & ~0x3fu);
+        assert_int_equal(sheaf__mode() & ~0x3fu, callers & ~0x3fu);
         sheaf__pool_free(pool);
     }
-    _mm_setcsr(before);
+    fesetround(FE_TONEAREST);
+    sheaf__compute_mode_leave(before);
 }
 
 /* ---- behaviour when there are more threads than cores ---- */

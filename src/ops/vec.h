@@ -7,10 +7,9 @@
  * a plain load or store. */
 #pragma once
 
-#include <immintrin.h>
-
 #include "base/base.h"
 #include "sheaf/dtype.h"
+#include "ops/lanes.h"
 #include "ops/math/round.h"
 
 #define SHEAF__INLINE static inline __attribute__((always_inline))

@@ -321,15 +321,9 @@ static sheaf_status *check_required(const cli *cli, const cli_option *options)
 static sheaf_status *check_build(const cli_command *command)
 {
 #ifdef SHEAF_NO_X86
-    if (!command->trains)
-        return NULL;
-    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "sheaf %s", command->name);
-    sheaf_expected(st, "a build for x86-64 with AVX2 and FMA (-Disa=auto)");
-    return sheaf_found(st, "one of plain C, which inspects, plans, converts and merges");
+    return NULL;
 #else
-    if (!command->computes)
-        return NULL;
-    return cli_need_cpu(SHEAF__CPU_HAS("avx2"), SHEAF__CPU_HAS("fma"));
+    return command->computes ? cli_need_cpu(SHEAF__CPU_HAS("avx2"), SHEAF__CPU_HAS("fma")) : NULL;
 #endif
 }
 

@@ -14,10 +14,8 @@ sheaf__attention_kernel *sheaf__attention_kernel_for(const char *isa)
 #ifndef SHEAF_NO_X86
     if (strcmp(isa, "avx512") == 0 && SHEAF__CPU_HAS("avx512bf16"))
         return sheaf__attention_avx512;
-    if (strcmp(isa, "ref") != 0)
-        return sheaf__attention_avx2;
 #endif
-    return sheaf__attention_ref;
+    return strcmp(isa, "ref") != 0 ? sheaf__attention_avx2 : sheaf__attention_ref;
 }
 
 /* The fast kernels read channels of 16 bits by pairs, from where they lie: the last one of an odd

@@ -113,8 +113,7 @@ static void check_sums(const problem *p)
     sheaf__term dk[4], dv[4];
     result r = result_of(p);
     run_ref(p, &r);
-    const unsigned before = _mm_getcsr();
-    _mm_setcsr(before | 0x8040);
+    const unsigned before = sheaf__compute_mode_enter();
     const scores of = scores_of(p, &r);
     for (int64_t g = 0; g < s->group; g++) {
         const uint16_t *pr = of.p + g * queries * keys, *ds = of.ds + g * queries * keys;
@@ -130,7 +129,7 @@ static void check_sums(const problem *p)
     }
     check_sum("dk", p, r.dk, s->ldk, keys, dk, (int)s->group);
     check_sum("dv", p, r.dv, s->ldv, keys, dv, (int)s->group);
-    _mm_setcsr(before);
+    sheaf__compute_mode_leave(before);
     free(of.p);
     free(of.ds);
     result_drop(&r);

@@ -386,10 +386,9 @@ static void put_number(const problem *p, void *x, int64_t at, float value)
 
 static float product_flushed(float x, float y)
 {
-    const unsigned before = _mm_getcsr();
-    _mm_setcsr(before | 0x8040);
+    const unsigned before = sheaf__compute_mode_enter();
     volatile float a = x, b = y, product = a * b;
-    _mm_setcsr(before);
+    sheaf__compute_mode_leave(before);
     return product;
 }
 

@@ -24,6 +24,7 @@ static const mm_engine avx2_f32 = { ENGINE(avx2, MM_STRIDE_F32, 6), .direct = 6,
 static const mm_engine avx2_pairs = { ENGINE(avx2, MM_STRIDE_F32, 6), SPREAD(2, 24), TAKES(4, 12) };
 static const mm_engine avx2_tiles = { ENGINE(avx2tiles, MM_STRIDE_F32, 3), SPREAD(2, 24) };
 static const mm_engine avx2_f16 = { ENGINE(avx2, MM_STRIDE_F32, 6) };
+#ifndef SHEAF_NO_X86
 /* Ten rows where A is read in place: rows a power of two apart share a set of an eight-way
  * first-level cache, and eight chains are the least that fill two pipes. */
 #define OUTER_512 .direct = 10, .lanes = 16, .outer = mm_outer_avx512, .outer_rows = 16
@@ -53,6 +54,7 @@ static const mm_engine amx_tiles = { .run = mm_run_amx,
                                      .end = mm_end_amx,
                                      .values = mm_values_avx512bf16,
                                      CODES(0) };
+#endif
 
 /* The orders of tensor cores: bands of as many rows as share what it takes to bring B. */
 #define MMA_ENGINE(isa, order)                                                                     \
@@ -67,10 +69,12 @@ static const mm_engine avx2_mma[2][2] = {
     { MMA_ENGINE(avx2, mma8_bf16), MMA_ENGINE(avx2, mma8_f16) },
     { MMA_ENGINE(avx2, mma16_bf16), MMA_ENGINE(avx2, mma16_f16) }
 };
+#ifndef SHEAF_NO_X86
 static const mm_engine avx512_mma[2][2] = {
     { MMA_ENGINE(avx512, mma8_bf16), MMA_ENGINE(avx512, mma8_f16) },
     { MMA_ENGINE(avx512, mma16_bf16), MMA_ENGINE(avx512, mma16_f16) }
 };
+#endif
 #define MMA(of)                                                                                    \
     {                                                                                              \
         { &of[0][0], &of[0][1] },                                                                  \
@@ -82,6 +86,7 @@ static const mm_engine avx512_mma[2][2] = {
 const mm_isa sheaf__mm_ref = { .name = "ref" };
 const mm_isa sheaf__mm_avx2 = { "avx2",      &avx2_f32, &avx2_f16,    &avx2_pairs,
                                 &avx2_tiles, NULL,      MMA(avx2_mma) };
+#ifndef SHEAF_NO_X86
 const mm_isa sheaf__mm_avx512 = { "avx512",      &avx512_f32, &avx512_f16,    &avx512_spread,
                                   &avx512_tiles, NULL,        MMA(avx512_mma) };
 const mm_isa sheaf__mm_avx512bf16 = { "avx512bf16",  &avx512_stream, &avx512_f16,    &avx512_pairs,
@@ -90,13 +95,6 @@ const mm_isa sheaf__mm_amx = { "amx",      &avx512_f32,   &avx512_f16,    &avx51
                                &amx_tiles, &avx512_tiles, MMA(avx512_mma) };
 static const mm_isa amx_pairs = { "amx",      &avx512_f32,   &avx512_f16,    &avx512_pairs,
                                   &amx_tiles, &avx512_tiles, MMA(avx512_mma) };
-
-int64_t sheaf__packed_few(const sheaf__device *device)
-{
-    const mm_isa *isa = sheaf__mm_isa_for(device->kernels->isa, device->units);
-    const mm_engine *engine = mm_engine_for(isa, SHEAF_BF16, device->sums, 1);
-    return engine == NULL || !device->planned->shared ? 0 : engine->codes;
-}
 
 const mm_isa *sheaf__mm_isa_for(const char *isa, sheaf__units units)
 {
@@ -107,4 +105,17 @@ const mm_isa *sheaf__mm_isa_for(const char *isa, sheaf__units units)
     if (units.tiles)
         return units.pairs ? &amx_pairs : &sheaf__mm_amx;
     return units.pairs ? &sheaf__mm_avx512bf16 : &sheaf__mm_avx512;
+}
+#else
+const mm_isa *sheaf__mm_isa_for(const char *isa, sheaf__units units)
+{
+    return strcmp(isa, "avx2") == 0 ? &sheaf__mm_avx2 : &sheaf__mm_ref;
+}
+#endif
+
+int64_t sheaf__packed_few(const sheaf__device *device)
+{
+    const mm_isa *isa = sheaf__mm_isa_for(device->kernels->isa, device->units);
+    const mm_engine *engine = mm_engine_for(isa, SHEAF_BF16, device->sums, 1);
+    return engine == NULL || !device->planned->shared ? 0 : engine->codes;
 }

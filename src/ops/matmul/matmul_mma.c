@@ -1,6 +1,6 @@
 /* matmul_mma.c - rows of A for the kernels of mma8 and mma16. Compiled with -mavx2. */
-#include <immintrin.h>
 
+#include "ops/lanes.h"
 #include "ops/matmul/matmul_mma.h"
 
 /* Exponents of 16 numbers, as matmul_mma.h has those of A. */

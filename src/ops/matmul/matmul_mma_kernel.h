@@ -15,6 +15,7 @@
  *
  * B comes into elements as A does (matmul_mma.h), DEEP elements of a panel at a time, which all
  * rows of a band meet. */
+#include "base/thread.h"
 #include "base/unroll.h"
 #include "ops/matmul/matmul_finish.h"
 #include "ops/matmul/matmul_mma.h"
@@ -403,14 +404,13 @@ static void run_tile(const tile *t)
             ask_addend(band->finish, band->row0, band->col0 + t->j, band->rows, t->cols);
         if (pass->steps > 0) {
 #ifdef ROUNDS_BY_MODE
-            const unsigned before = _mm_getcsr();
-            _mm_setcsr(before | _MM_ROUND_TOWARD_ZERO);
+            const unsigned before = sheaf__mode_set(sheaf__mode() | SHEAF__TOWARD_ZERO);
 #endif
             add_products(t, pass,
                          band->b[p] + t->j / MM_PANEL * MM_PANEL * pass->steps + t->j % MM_PANEL,
                          sums);
 #ifdef ROUNDS_BY_MODE
-            _mm_setcsr(before);
+            sheaf__mode_set(before);
 #endif
         }
         put(t, pass, sums, last);
@@ -515,12 +515,11 @@ void ISA(sheaf__mma_product)(const sheaf__mma_product *p)
             float *c = p->c + row * p->c_row + i * p->c_panel;
             move_sums(p, sums, c, rows, false);
 #ifdef ROUNDS_BY_MODE
-            const unsigned before = _mm_getcsr();
-            _mm_setcsr(before | _MM_ROUND_TOWARD_ZERO);
+            const unsigned before = sheaf__mode_set(sheaf__mode() | SHEAF__TOWARD_ZERO);
 #endif
             meet_panel(p, way, &left, words, rows, p->b + i * p->b_panel, sums);
 #ifdef ROUNDS_BY_MODE
-            _mm_setcsr(before);
+            sheaf__mode_set(before);
 #endif
             move_sums(p, sums, c, rows, true);
         }

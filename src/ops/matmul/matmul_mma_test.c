@@ -64,8 +64,7 @@ static float tree_of(const sheaf__product *job, sheaf_sums sums, int begin, int 
 static void check_definition(const char *name, const sheaf__product *job, sheaf_sums sums)
 {
     run_ref(job, sums);
-    const unsigned before = _mm_getcsr();
-    _mm_setcsr(before | FLUSH);
+    const unsigned before = sheaf__compute_mode_enter();
     for (int64_t i = 0; i < job->m; i++)
         for (int64_t j = 0; j < job->n; j++) {
             const float sum = job->tree != NULL ? tree_of(job, sums, 0, job->tree->slices, i, j)
@@ -76,7 +75,7 @@ static void check_definition(const char *name, const sheaf__product *job, sheaf_
                 fail_msg("%s, %s, row %d, column %d: %a, wanted %a", name, sheaf__sums_text(sums),
                          (int)i, (int)j, (double)got, (double)want);
         }
-    _mm_setcsr(before);
+    sheaf__compute_mode_leave(before);
 }
 
 static const sheaf_sums orders[] = { SHEAF_SUMS_MMA8, SHEAF_SUMS_MMA16 };

@@ -48,7 +48,7 @@ typedef __m256i lanes16; /* of halves of words */
 #define WIDEN_F16(i)                                                                               \
     _mm256_cvtph_ps(_mm_packus_epi32(_mm256_castsi256_si128(i), _mm256_extracti128_si256(i, 1)))
 /* So that a compiler does not add up later what it then has to keep in memory. */
-#define IN_ORDER(i) __asm__("" : "+x"(i))
+#define IN_ORDER(i) SHEAF__IN_REGISTER(i)
 /* A denormal becomes a zero of its sign. */
 #define WITHOUT_DENORMALS(v)                                                                       \
     _mm256_blendv_ps(v, _mm256_and_ps(v, FLOATS(ISET(0x80000000u))),                               \

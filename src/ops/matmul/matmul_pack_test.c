@@ -90,8 +90,8 @@ TEST(test_pack__rows_come_back_converted)
     };
     for (size_t i = 0; i < ARRAY_LEN(value); i++)
         for (int flush = 0; flush < 2; flush++) { /* bits do not depend on the thread */
-            const unsigned before = _mm_getcsr();
-            _mm_setcsr(flush ? before | FLUSH : before);
+            const unsigned before = sheaf__mode();
+            sheaf__mode_set(flush ? SHEAF__COMPUTE_MODE : SHEAF__MERGE_MODE);
             uint32_t buffer[32], f32 = 1;
             uint16_t bf16 = 1, f16 = 1;
             sheaf__packed w = { SHEAF_F32, 1, 1, buffer };
@@ -103,7 +103,7 @@ TEST(test_pack__rows_come_back_converted)
             w.dtype = SHEAF_F16;
             sheaf__pack(&w, &value[i].bits, value[i].from, 1, 0, 1);
             sheaf__packed_row(&f16, &w, 0);
-            _mm_setcsr(before);
+            sheaf__compute_mode_leave(before);
             if (f32 != value[i].f32 || bf16 != value[i].bf16 || f16 != value[i].f16)
                 fail_msg("%s: %08x %04x %04x", value[i].name, f32, bf16, f16);
         }

@@ -1,12 +1,12 @@
 /* matmul_quant256.h - the vector words of matmul_dequantise.h in AVX2. */
 #pragma once
 
-#include <immintrin.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "base/unroll.h"
 #include "sheaf/dtype.h"
+#include "ops/lanes.h"
 
 #define LANES 8
 typedef __m256 vec;

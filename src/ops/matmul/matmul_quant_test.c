@@ -432,7 +432,7 @@ TEST(test_quant__groups_are_summed_by_the_rule)
 {
     static const sheaf__codes codes[] = { SHEAF__INT4, SHEAF__NF4, SHEAF__FP4, SHEAF__E2M1 };
     static const int64_t blocks[] = { 0, 16, 32, 48, 64, 128, 256, 320, 4096 };
-    const unsigned before = _mm_getcsr();
+    const unsigned before = sheaf__mode();
     for (int i = 0; i < 72; i++) {
         form f = { .q = { .codes = codes[i % 4],
                           .grouping = i % 2 ? SHEAF__GROUPS_OF_ROW : SHEAF__GROUPS_FLAT,
@@ -456,7 +456,7 @@ TEST(test_quant__groups_are_summed_by_the_rule)
         const sheaf__product job = plain_job(SHEAF_BF16, m, f.out, &term, 1);
         check_same(&f, &job, &job, SHEAF_SUMS_GROUPS, i);
         run_ref(&job, SHEAF_SUMS_GROUPS);
-        _mm_setcsr(before | FLUSH);
+        sheaf__mode_set(SHEAF__COMPUTE_MODE);
         for (int64_t r = 0; r < m; r++)
             for (int64_t j = 0; j < f.out; j++) {
                 const float want = by_rule(&t, &term, r, j),
@@ -465,7 +465,7 @@ TEST(test_quant__groups_are_summed_by_the_rule)
                     fail_msg("row %d column %d: %a, wanted %a: %s", (int)r, (int)j, (double)got,
                              (double)want, text_of(&f));
             }
-        _mm_setcsr(before);
+        sheaf__compute_mode_leave(before);
         drop_all();
     }
 }
@@ -505,10 +505,9 @@ static void check_groups(const sheaf__product *job, const form *f, const char *n
     const int64_t first[] = { 0, job->n / 2, job->n - 9 };
     want.y = keep((size_t)extent(job->m, job->n, job->ldy) * 4);
     for (size_t i = 0; i < ARRAY_LEN(first); i++) {
-        const unsigned before = _mm_getcsr();
-        _mm_setcsr(before | FLUSH);
+        const unsigned before = sheaf__compute_mode_enter();
         sheaf__product_ref_part(&want, SHEAF_SUMS_GROUPS, 0, job->m, first[i], first[i] + 9);
-        _mm_setcsr(before);
+        sheaf__compute_mode_leave(before);
         for (int64_t r = 0; r < job->m; r++)
             if (memcmp((float *)job->y + r * job->ldy + first[i],
                        (float *)want.y + r * job->ldy + first[i], 9 * 4) != 0)

@@ -435,15 +435,17 @@ TEST(test_products__dry_counts_and_touches_nothing)
 
 TEST(test_isa__names_select_kernels)
 {
-    const sheaf__units none = { false, false }, pairs = { true, false }, tiles = { false, true },
-                       both = { true, true };
+    const sheaf__units both = { true, true };
     assert_ptr_equal(sheaf__mm_isa_for("ref", both), &sheaf__mm_ref);
     assert_ptr_equal(sheaf__mm_isa_for("avx2", both), &sheaf__mm_avx2);
+#ifndef SHEAF_NO_X86
+    const sheaf__units none = { false, false }, pairs = { true, false }, tiles = { false, true };
     assert_ptr_equal(sheaf__mm_isa_for("avx512", none), &sheaf__mm_avx512);
     assert_ptr_equal(sheaf__mm_isa_for("avx512", pairs), &sheaf__mm_avx512bf16);
     assert_ptr_equal(sheaf__mm_isa_for("avx512", tiles), &sheaf__mm_amx);
     assert_ptr_equal(sheaf__mm_isa_for("avx512", both)->tiles, sheaf__mm_amx.tiles);
     assert_ptr_equal(sheaf__mm_isa_for("avx512", both)->pairs, sheaf__mm_avx512bf16.pairs);
+#endif
 }
 
 FIXTURE(make_machines, free_machines);

@@ -1,18 +1,13 @@
 /* matmul_transpose.h - transposes of 32-bit words and of bfloat16 pairs.
  *
  * Included by files of different instruction sets: SSE2 is what every x86-64
- * has, and under -mavx2 the compiler encodes the same steps in AVX. Without x86 the
- * loops over the rest do it all. */
+ * has, and under -mavx2 the compiler encodes the same steps in AVX. */
 #pragma once
-
-#ifndef SHEAF_NO_X86
-#include <immintrin.h>
-#endif
 
 #include "base/base.h"
 #include "base/unroll.h"
+#include "ops/lanes.h"
 
-#ifndef SHEAF_NO_X86
 static inline __m128i mm_load4(const void *src)
 {
     return _mm_loadu_si128((const __m128i *)src);
@@ -33,9 +28,8 @@ static inline void mm_store_4x4(uint32_t *dst, int64_t ldd, __m128i x0, __m128i 
     mm_store4(dst + 2 * ldd, _mm_unpacklo_epi64(c, d));
     mm_store4(dst + 3 * ldd, _mm_unpackhi_epi64(c, d));
 }
-#endif
 
-#ifdef __AVX2__
+#ifdef SHEAF__LANES
 /* dst[c][r] = src[r][c] for 8 x 8 words; `step` bytes between rows of src, which may
  * be half-word aligned. */
 static inline void mm_transpose_8x8(uint32_t *dst, int64_t ldd, const char *src, int64_t step)
@@ -72,6 +66,15 @@ static inline uint32_t mm_load_word(const char *src)
     return word;
 }
 
+/* mm_transpose() of rows [r, rows), columns [begin, cols). */
+static inline void mm_turn_words(uint32_t *dst, int64_t ldd, const char *src, int64_t step,
+                                 int64_t r, int64_t rows, int64_t begin, int64_t cols)
+{
+    for (; r < rows; r++)
+        for (int64_t c = begin; c < cols; c++)
+            dst[c * ldd + r] = mm_load_word(src + r * step + c * 4);
+}
+
 /* dst[c * ldd + r] = word c of row r; rows of src are `step` bytes apart. Rows that come
  * `soon` rows later are prefetched; there need not be any. */
 static inline void mm_transpose(uint32_t *dst, int64_t ldd, const void *from, int64_t step,
@@ -79,7 +82,7 @@ static inline void mm_transpose(uint32_t *dst, int64_t ldd, const void *from, in
 {
     const char *src = from;
     int64_t r = 0;
-#ifdef __AVX2__
+#ifdef SHEAF__LANES
     for (; r + 8 <= rows; r += 8) {
         int64_t c = 0;
         for (; c + 8 <= cols; c += 8) {
@@ -87,26 +90,18 @@ static inline void mm_transpose(uint32_t *dst, int64_t ldd, const void *from, in
                 _mm_prefetch(src + (r + soon + i) * step + c * 4, _MM_HINT_T0);
             mm_transpose_8x8(dst + c * ldd + r, ldd, src + r * step + c * 4, step);
         }
-        for (; c < cols; c++)
-            for (int64_t i = r; i < r + 8; i++)
-                dst[c * ldd + i] = mm_load_word(src + i * step + c * 4);
+        mm_turn_words(dst, ldd, src, step, r, r + 8, c, cols);
     }
 #endif
-#ifndef SHEAF_NO_X86
     for (; r + 4 <= rows; r += 4) {
         int64_t c = 0;
         const char *p = src + r * step;
         for (; c + 4 <= cols; c += 4, p += 16)
             mm_store_4x4(dst + c * ldd + r, ldd, mm_load4(p), mm_load4(p + step),
                          mm_load4(p + 2 * step), mm_load4(p + 3 * step));
-        for (; c < cols; c++)
-            for (int64_t i = r; i < r + 4; i++)
-                dst[c * ldd + i] = mm_load_word(src + i * step + c * 4);
+        mm_turn_words(dst, ldd, src, step, r, r + 4, c, cols);
     }
-#endif
-    for (; r < rows; r++)
-        for (int64_t c = 0; c < cols; c++)
-            dst[c * ldd + r] = mm_load_word(src + r * step + c * 4);
+    mm_turn_words(dst, ldd, src, step, r, rows, 0, cols);
 }
 
 /* Two rows of bfloat16 into one row of words: dst[j] = low[j] | high[j] << 16; high NULL
@@ -115,13 +110,11 @@ static inline void mm_interleave(uint32_t *dst, const uint16_t *low, const uint1
                                  int64_t count)
 {
     int64_t j = 0;
-#ifndef SHEAF_NO_X86
     for (; j + 8 <= count; j += 8) {
         const __m128i a = mm_load4(low + j), b = high ? mm_load4(high + j) : _mm_setzero_si128();
         mm_store4(dst + j, _mm_unpacklo_epi16(a, b));
         mm_store4(dst + j + 4, _mm_unpackhi_epi16(a, b));
     }
-#endif
     for (; j < count; j++)
         dst[j] = low[j] | (high ? (uint32_t)high[j] << 16 : 0);
 }

@@ -1,8 +1,9 @@
 /* matmul_vec256.h - the vector words of matmul_kernel.h in AVX2. */
 #pragma once
 
-#include <immintrin.h>
 #include <stdint.h>
+
+#include "ops/lanes.h"
 
 #define LANES 8
 #define MOST_VECTORS 8
