@@ -187,6 +187,7 @@ sheaf_status *sheaf__codec_open_arguments(const sheaf__codec *w, json_t *message
                                           const sheaf__message *message, int64_t n)
 {
     const sheaf__chat_options how = { .generation_prompt = true,
+                                      .tools = w->chat_encoder.tools,
                                       .bos = w->stored.bos,
                                       .eos = w->stored.eos };
     return w->chat == NULL ? NULL : sheaf__chat_open_arguments(messages, w->chat, message, n, &how);
@@ -228,6 +229,7 @@ static sheaf_status *rendered_bytes(sheaf__prompt *out, void **block, const shea
     sheaf__rendered text = { 0 };
     sheaf_status *st = sheaf__chat_render(&text, w->chat, message, n,
                                           &(sheaf__chat_options){ .generation_prompt = true,
+                                                                  .tools = w->chat_encoder.tools,
                                                                   .bos = w->stored.bos,
                                                                   .eos = w->stored.eos });
     if (st == NULL && memchr(text.text, '\0', text.size) != NULL)

@@ -84,7 +84,7 @@ static sheaf_status *read_request(request *out, json_t *record, const char *syst
     sheaf_status *st = is_list(record)
                            ? sheaf__text_record_list(&out->record, record, pictures, whole)
                            : sheaf__text_record_prompt(&out->record, record, pictures);
-    if (st == NULL && r->tools != NULL)
+    if (st == NULL && r->tools != NULL && !whole)
         st = sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "'tools'"),
                             "no tools: prompts have none");
     if (st == NULL &&
@@ -123,6 +123,9 @@ sheaf_status *sheaf__prompts_messages(sheaf__prompts *p, const sheaf__codec *w, 
 {
     request a;
     sheaf_status *st = read_request(&a, record, system, w, whole);
+    sheaf__codec with = *w;
+    with.chat_encoder.tools = a.record.tools;
+    w = &with;
     if (whole)
         TRY(st,
             sheaf__codec_open_arguments(w, json_object_get(record, "messages"), a.message, a.n));

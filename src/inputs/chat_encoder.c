@@ -245,6 +245,7 @@ static sheaf_status *render(sheaf__rendered *out, const sheaf__chat_encoder *s,
                                       .answers = !prompt,
                                       .thinking = s->form.thoughts_said ? SHEAF__THINKING_BY_ANSWER
                                                                         : SHEAF__THINKING_UNSET,
+                                      .tools = s->tools,
                                       .bos = bytes ? BYTE_BOS : s->bos,
                                       .eos = bytes ? BYTE_EOS : s->eos };
     if (!system)

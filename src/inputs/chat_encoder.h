@@ -11,6 +11,7 @@ typedef struct sheaf__chat_encoder {
     sheaf__picture_form form;
     const sheaf__tokenizer *tokenizer; /* borrowed; NULL: bytes */
     const sheaf__chat_template *chat;  /* borrowed */
+    const json_t *tools;               /* descriptions of tools, or NULL; borrowed */
     const char *bos, *eos;             /* the tokenizer's tokens as text, or NULL; borrowed */
     int32_t bos_id, eos_id;            /* -1: none */
     int32_t mark[SHEAF__MARKS];        /* ids; -1: none */

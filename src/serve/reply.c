@@ -11,6 +11,7 @@
 #include "http/log.h"
 #include "infer/answer_stream.h"
 #include "infer/token_text.h"
+#include "serve/tools.h"
 
 /* One answer as it grows. */
 typedef struct choice {
@@ -26,6 +27,9 @@ typedef struct choice {
     int64_t lead;    /* of these, blanks and empty thoughts that are no text of a laid-out answer */
     sheaf__answer_stream stream;
     sheaf__token_text tokens_text; /* the same, by tokens */
+    sheaf_text said; /* with tools: the text so far, of which `sent` bytes were streamed */
+    size_t sent;
+    json_t *calls; /* of tools; NULL: none */
     char *text;
     int64_t tokens;
     const char *finish;
@@ -37,6 +41,8 @@ typedef struct reply {
     sheaf__request request;
     sheaf__engine_request submitted;
     const char *model;
+    sheaf__tool_form form;         /* with tools */
+    char *schema, *before, *after; /* where a call must be; NULL */
     const sheaf__codec *codec;
     choice *choice; /* [choices] */
     int64_t choices;
@@ -58,9 +64,15 @@ static void release(reply *r)
         sheaf__answer_stream_release(&p->stream);
         sheaf__token_text_release(&p->tokens_text);
         sheaf__text_release(&p->held);
+        sheaf__text_release(&p->said);
+        json_decref(p->calls);
         free(p->text);
     }
     free(r->choice);
+    sheaf__tool_form_release(&r->form);
+    free(r->schema);
+    free(r->before);
+    free(r->after);
     sheaf__prompts_release(&r->submitted.prompts);
     sheaf__request_release(&r->request);
     free(r);
@@ -352,6 +364,38 @@ static void put_usage(sheaf_json_writer *j, const reply *r)
                     completion, prompt + completion);
 }
 
+/* ---- calls of tools ---- */
+
+/* {id, type, function} of call k, behind what else its object has. */
+static void put_call(sheaf_json_writer *j, const reply *r, int64_t answer, size_t k)
+{
+    const json_t *call = json_array_get(r->choice[answer].calls, k);
+    char id[64];
+    snprintf(id, sizeof id, "call_%016llx%02llx%02llx", (unsigned long long)r->id,
+             (unsigned long long)answer, (unsigned long long)k);
+    sheaf__json_put(j, "id:s type:s function:{ name:s arguments:s }", id, "function",
+                    json_string_value(json_object_get(call, "name")),
+                    json_string_value(json_object_get(call, "arguments")));
+}
+
+/* More of an answer that may call tools; the bytes of p->said that are its content so far. */
+static size_t take_said(choice *p, const reply *r, const sheaf__delta *s, bool over)
+{
+    size_t content;
+    if (!over) {
+        sheaf__text_add(&p->said, "%s", s->piece);
+        return sheaf__tool_sure(&r->form, so_far(&p->said), p->said.size);
+    }
+    p->said.size = 0;
+    sheaf__text_add(&p->said, "%s", s->text == NULL ? "" : s->text);
+    content = p->said.size;
+    sheaf_status_free(
+        sheaf__tool_calls(&p->calls, &content, &r->form, r->request.tools, so_far(&p->said)));
+    if (p->calls != NULL)
+        p->finish = "tool_calls";
+    return content;
+}
+
 /* ---- a stream ---- */
 
 static void write_event(reply *r, sheaf_text *event)
@@ -361,17 +405,25 @@ static void write_event(reply *r, sheaf_text *event)
     sheaf__text_release(event);
 }
 
-/* finish NULL: the answer goes on. */
-static void write_piece(reply *r, int64_t answer, const char *piece, const char *finish)
+/* finish NULL: the answer goes on. call: the number of a call of a tool instead of text, or -1. */
+static void write_piece(reply *r, int64_t answer, const char *piece, int64_t call,
+                        const char *finish)
 {
     choice *p = &r->choice[answer];
     sheaf_json_writer j = { .compact = false };
     sheaf__text_add(&j.text, "data: ");
     put_head(&j, r, true);
     sheaf__json_put(&j, "choices:[ { index:d", answer);
-    if (!r->request.chat)
+    if (!r->request.chat) {
         sheaf__json_put_text(&j, "text", piece);
-    else if (p->started)
+    } else if (call >= 0) {
+        sheaf__json_put(&j, "delta:{");
+        if (!p->started)
+            sheaf__json_put(&j, "role:s content:s", "assistant", (char *)NULL);
+        sheaf__json_put(&j, "tool_calls:[ { index:d", call);
+        put_call(&j, r, answer, (size_t)call);
+        sheaf__json_put(&j, "} ] }");
+    } else if (p->started)
         sheaf__json_put(&j, "delta:{ content:s }", piece);
     else
         sheaf__json_put(&j, "delta:{ role:s content:s }", "assistant", piece);
@@ -423,10 +475,19 @@ static void write_whole(reply *r)
         choice *p = &r->choice[i];
         const char *text = p->text == NULL ? "" : p->text;
         sheaf__json_put(&j, "{ index:d", i);
-        if (r->request.chat)
-            sheaf__json_put(&j, "message:{ role:s content:s refusal:s }", "assistant", text,
+        const size_t calls = json_array_size(p->calls);
+        if (r->request.chat) {
+            sheaf__json_put(&j, "message:{ role:s content:s refusal:s", "assistant",
+                            calls > 0 && text[strspn(text, " \n")] == '\0' ? NULL : text,
                             (char *)NULL);
-        else
+            sheaf__json_put(&j, calls > 0 ? "tool_calls:[" : "");
+            for (size_t k = 0; k < calls; k++) {
+                sheaf__json_put(&j, "{");
+                put_call(&j, r, i, k);
+                sheaf__json_put(&j, "}");
+            }
+            sheaf__json_put(&j, calls > 0 ? "] }" : "}");
+        } else
             sheaf__json_put_text(&j, "text", text);
         put_logprobs(&j, p, r);
         sheaf__json_put(&j, "finish_reason:s }", p->finish);
@@ -438,6 +499,17 @@ static void write_whole(reply *r)
 }
 
 /* ---- callbacks of the engine ---- */
+
+/* What is new of an answer; with tools, calls stand behind its content. */
+static void write_more(reply *r, int64_t answer, const char *piece, bool over)
+{
+    const choice *p = &r->choice[answer];
+    const size_t calls = json_array_size(p->calls);
+    if (piece[0] != '\0' || (over && calls == 0))
+        write_piece(r, answer, piece, -1, over && calls == 0 ? p->finish : NULL);
+    for (size_t k = 0; k < calls; k++)
+        write_piece(r, answer, "", (int64_t)k, k + 1 == calls ? p->finish : NULL);
+}
 
 static void on_delta(void *self, int64_t answer, const sheaf__delta *s, bool over)
 {
@@ -452,16 +524,25 @@ static void on_delta(void *self, int64_t answer, const sheaf__delta *s, bool ove
                             (int)s->output->ids[p->tokens]);
     if (over)
         p->finish = finish_of(s->output->ending);
+    const size_t content = r->request.tools != NULL ? take_said(p, r, s, over) : 0;
     if (!r->request.stream) {
-        if (over)
+        if (over && r->request.tools != NULL)
+            p->text = strndup(so_far(&p->said), content);
+        else if (over)
             p->text = s->text == NULL ? NULL : strdup(s->text);
         return;
     }
     if (!r->started)
         sheaf__exchange_begin(r->exchange);
     r->started = true;
-    if (s->piece[0] != '\0' || over)
-        write_piece(r, answer, s->piece, over ? p->finish : NULL);
+    if (r->request.tools == NULL) {
+        write_more(r, answer, s->piece, over);
+        return;
+    }
+    char *piece = content > p->sent ? strndup(p->said.at + p->sent, content - p->sent) : NULL;
+    p->sent = content > p->sent ? content : p->sent;
+    write_more(r, answer, piece == NULL ? "" : piece, over);
+    free(piece);
 }
 
 static bool disconnected(void *self)
@@ -479,7 +560,7 @@ static void note_answers(const reply *r, const char *failed)
     count_tokens(&prompt, &completion, r);
     for (int64_t i = 0; i < r->choices; i++) {
         const char *finish = r->choice[i].finish;
-        is_stop |= finish != NULL && strcmp(finish, "stop") == 0;
+        is_stop |= finish != NULL && strcmp(finish, "length") != 0;
         is_length |= finish != NULL && strcmp(finish, "length") == 0;
     }
     sheaf__text_add(to, " model=");
@@ -561,9 +642,18 @@ static sheaf_status *prepare(reply *r, const sheaf__served_model *m, const char 
     o.events = &silent;
     o.max_new = o.max_new > 0 ? o.max_new : max_new;
     o.max_length = 0;
-    sheaf_status *st = sheaf__served_options(&r->submitted.how, m, &o, texts, r->request.chat);
+    sheaf_status *st = r->request.tools == NULL
+                           ? NULL
+                           : sheaf__tool_form_read(&r->form, &m->chat, r->request.tools);
+    if (r->request.calls)
+        TRY(st, sheaf__tool_forced(&r->schema, &r->before, &r->after, &r->form, &m->chat,
+                                   r->request.tools, r->request.tool));
+    o.json_schema = r->schema != NULL ? r->schema : o.json_schema;
+    TRY(st, sheaf__served_options(&r->submitted.how, m, &o, texts, r->request.chat));
     if (st != NULL)
         return st;
+    r->submitted.how.form.before = r->before;
+    r->submitted.how.form.after = r->after;
     r->codec = r->submitted.how.codec;
     r->submitted.each = r->request.each;
     TRY(st, add_prompts(r, m, system));

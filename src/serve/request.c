@@ -32,6 +32,8 @@ static const struct {
     { "logprobs", BOTH },
     { "top_logprobs", CHAT },
     { "response_format", BOTH },
+    { "tools", CHAT },
+    { "tool_choice", CHAT },
     /* these do not change an answer: the user, and what other servers store */
     { "user", BOTH },
     { "metadata", BOTH },
@@ -43,8 +45,6 @@ static const struct {
     { "presence_penalty", BOTH, "0" },
     { "frequency_penalty", BOTH, "0" },
     { "logit_bias", BOTH, "{}" },
-    { "tools", BOTH, "[]" },
-    { "tool_choice", BOTH, "\"none\"" },
     { "functions", BOTH, "[]" },
     { "function_call", BOTH, "\"none\"" },
     { "add_generation_prompt", BOTH, "true" },
@@ -227,6 +227,42 @@ static sheaf_status *read_format(sheaf__request *r)
     return sheaf__json_text(&r->schema, schema, JSON_COMPACT);
 }
 
+/* With a choice of "none" the model sees no tools. */
+static sheaf_status *read_tools(sheaf__request *r)
+{
+    const json_t *tools = json_object_get(r->body, "tools"), *tool,
+                 *choice = json_object_get(r->body, "tool_choice"),
+                 *named = json_object_get(json_object_get(choice, "function"), "name");
+    const char *word = json_string_value(choice);
+    size_t i;
+    if (tools != NULL && !json_is_null(tools) && !json_is_array(tools))
+        return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "`tools`"), "a list");
+    json_array_foreach((json_t *)tools, i, tool)
+    {
+        const json_t *function = json_object_get(tool, "function");
+        const char *type = json_string_value(json_object_get(tool, "type"));
+        if (type == NULL || strcmp(type, "function") != 0 ||
+            !json_is_string(json_object_get(function, "name")))
+            return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "`tools`"),
+                                  "{\"type\": \"function\", \"function\": {\"name\": ...}}");
+    }
+    if (choice != NULL && !json_is_null(choice) && !json_is_string(named) &&
+        (word == NULL || !sheaf__is_listed("none auto required", word, strlen(word))))
+        return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "`tool_choice`"),
+                              "none, auto, required, or {\"type\": \"function\", \"function\": "
+                              "{\"name\": ...}}");
+    r->tool = json_string_value(named);
+    r->calls = named != NULL || (word != NULL && strcmp(word, "required") == 0);
+    if (json_array_size(tools) > 0 && (word == NULL || strcmp(word, "none") != 0))
+        r->tools = tools;
+    if (r->calls && r->tools == NULL)
+        return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "`tool_choice`"), "`tools` beside it");
+    return r->calls && r->schema != NULL
+               ? sheaf_expected(sheaf_fail(SHEAF_E_DATA, "`response_format`"),
+                                "none beside a call that must be")
+               : NULL;
+}
+
 sheaf_status *sheaf__request_read(sheaf__request *r, const char *body, size_t size, bool chat)
 {
     *r = (sheaf__request){ .chat = chat };
@@ -239,6 +275,7 @@ sheaf_status *sheaf__request_read(sheaf__request *r, const char *body, size_t si
     }
     TRY(st, read_stop(r));
     TRY(st, read_format(r));
+    TRY(st, read_tools(r));
     if (st == NULL && !chat)
         st = read_prompt(r);
     if (st == NULL) {
@@ -416,7 +453,9 @@ sheaf_status *sheaf__request_take_messages(sheaf__request *r, bool placed)
     if (st == NULL && placed)
         st = check_marks(list, r);
     if (st == NULL)
-        r->messages = json_pack("{s:O}", "messages", list);
+        r->messages = r->tools == NULL
+                          ? json_pack("{s:O}", "messages", list)
+                          : json_pack("{s:O, s:O}", "messages", list, "tools", (json_t *)r->tools);
     json_decref(list);
     return st == NULL && r->messages == NULL ? no_memory() : st;
 }

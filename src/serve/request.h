@@ -28,6 +28,9 @@ typedef struct sheaf__request {
     const json_t *prompt; /* of others: a list of texts, or of lists of ids; or one of the two */
     const char **stop;    /* [nstop] */
     int64_t nstop;
+    const json_t *tools; /* that the model sees; NULL: none */
+    bool calls;          /* the answer must call one: `tool`, or (NULL) any */
+    const char *tool;
     char *schema; /* JSON Schema of an answer, as text; NULL: none */
     /* Sampling and length, where given; `stop` is the member above */
     sheaf_model_generate_options how;

@@ -226,8 +226,23 @@ lays_out "calls without a content, as a client sends them back" "$system(user: h
 lays_out "a developer is the system, wherever it speaks" "(system: a)(user: hello)(system: b)(user: hello)(user: hello)(assistant: " \
     "{\"role\": \"developer\", \"content\": \"a\"}, $user, {\"role\": \"system\", \"content\": \"b\"}, $user, $user"
 lays_out "an answer at the end is followed by another" "$system(user: hello)(assistant: yes)(assistant: " "$user, {\"role\": \"assistant\", \"content\": \"yes\"}"
+tools='"tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {"at": {"$ref": "#/$defs/at"}}, "required": ["at"], "$defs": {"at": {"enum": ["home"]}}}}}]' long='"max_tokens": 200, "seed": 1'
+bad "tools where the template has no place for them" 400 "'tools'" "{\"messages\": [$user], $tools}"
 bad "a turn that the template does not accept" 400 'no functions' "{\"messages\": [$user, {\"role\": \"function\", \"content\": \"a\"}]}"
 bad "nothing that was asked" 400 "message 1: 'content'" '{"messages": [{"role": "user", "content": null}]}'
+stops "it ends"
+
+# ---- calls of tools: the template shows them, and a call that must be is one ----
+printf '%s' '{"tokenizer_class": "Qwen2Tokenizer", "eos_token": "<|endoftext|>", "chat_template": "{% for t in tools or [] %}[{{ t.function.name }}]{% endfor %}{% for m in messages %}({{ m.role }}: {{ m.content or '"''"' }}{% for c in m.tool_calls or [] %}<tool_call>\n{\"name\": \"{{ c.function.name }}\", \"arguments\": {{ c.function.arguments|tojson }}}\n</tool_call>{% endfor %}){% endfor %}{% if add_generation_prompt %}(assistant: {% endif %}"}' >"$work/text/tokenizer_config.json"
+starts "it is served" "$work/text"
+for choice in '"required"' '{"type": "function", "function": {"name": "f"}}'; do
+    ask /v1/chat/completions "{\"messages\": [$user], $tools, $long, \"tool_choice\": $choice}" >"$work/got"
+    check "a call, by $choice" grep -qE '"content": null.*"tool_calls": \[\{"id": "call_[0-9a-f]+", "type": "function", "function": \{"name": "f", "arguments": "\{\\"at\\": \\"home\\"\}"\}\}\].*"finish_reason": "tool_calls"' "$work/got"
+done
+ask /v1/chat/completions "{\"messages\": [$user], $tools, $long, \"tool_choice\": \"required\", \"stream\": true}" -N >"$work/got"
+check "streamed" grep -qE '"delta": \{"role": "assistant", "content": null, "tool_calls": \[\{"index": 0, "id": .*"finish_reason": "tool_calls"' "$work/got"
+check "and nothing else" test "$(grep -c '^data: {' "$work/got")" = 1
+lays_out "tools stand in the prompt" "[f](user: hello)(assistant: " "$user], $tools, \"metadata\": [{}"
 stops "it ends"
 
 # ---- tokens with their probabilities: blanks before words, parts of characters, the same text twice ----
