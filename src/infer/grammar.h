@@ -41,7 +41,7 @@ typedef struct sheaf__grammar_program {
     int64_t names, names_capacity;
 } sheaf__grammar_program;
 
-/* What an answer must be. */
+/* The form of an answer. */
 typedef struct sheaf__answer_form {
     const char *schema;         /* JSON Schema as text; NULL: anything */
     const char *before, *after; /* texts around the value; NULL: none. 0xFF stands before the
@@ -59,7 +59,7 @@ void sheaf__grammar_program_release(sheaf__grammar_program *program);
 
 typedef struct sheaf__grammar sheaf__grammar;
 
-/* Where an answer is. All zero: at its beginning. */
+/* The place of an answer in its grammar. All zero: at its beginning. */
 typedef struct sheaf__grammar_place {
     int32_t state, age;
     int64_t read; /* tokens */

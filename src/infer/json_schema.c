@@ -89,7 +89,7 @@ static void emit_text(compiler *c, const char *text)
     emit_bytes(c, text, strlen(text));
 }
 
-/* What jumps to the next place that is emitted. */
+/* Lets a jump lead to the next place that is emitted. */
 static void land(compiler *c, int32_t from)
 {
     if (c->st == NULL)
@@ -198,7 +198,7 @@ static void check_alone(compiler *c, const json_t *schema, const char *word, con
         sheaf_expected(fail(c, SHEAF_E_UNSUPPORTED, word), "no '%.60s' beside it", other);
 }
 
-/* What $ref names: "#", "#/$defs/NAME"; of a pointer ~0, ~1 and %XX are not read. */
+/* The target of $ref: "#", "#/$defs/NAME"; of a pointer ~0, ~1 and %XX are not read. */
 static const json_t *find(compiler *c, const char *ref)
 {
     const json_t *at = c->root;

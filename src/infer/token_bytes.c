@@ -6,7 +6,7 @@
 
 enum { MOST_BYTES = 1024 }; /* of a token; longer ones count as none */
 
-/* What an id adds behind other text, or 0xFF and its name. */
+/* The bytes that an id adds behind other text, or 0xFF and its name. */
 static sheaf_status *add_id(sheaf_text *to, sheaf__token_text *text, int32_t id)
 {
     sheaf__text_piece bytes;

@@ -484,7 +484,7 @@ static sheaf_status *spell_out(sheaf_lora *lora, const sheaf_schema *schema)
     sheaf_lora_options *o = &lora->options;
     for (int i = 0; i < lora->nmodules; i++) {
         const char *module = lora->module[i].base->module;
-        if (sheaf__lora_has_name(&o->targets, last_name(module))) /* which reaches no others */
+        if (sheaf__lora_has_name(&o->targets, last_name(module))) /* reaches no others */
             continue;
         if (!sheaf__lora_add_name(&o->targets, target_name(schema, module)))
             return sheaf__no_memory("LoRA options");

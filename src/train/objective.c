@@ -27,7 +27,7 @@ static double log_sigmoid(double x)
 
 /* ---- losses of a pair ---- */
 
-/* What a loss is a function of: r, or what stands for it, of both answers. */
+/* The arguments of a loss: r, or its substitute, of both answers. */
 typedef struct scores {
     double beta, e; /* e: smoothing of labels */
     double r[2], n[2];

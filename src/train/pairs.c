@@ -64,7 +64,7 @@ static int64_t shorter(const sheaf__pair *pair)
     return pair->tokens[0] < pair->tokens[1] ? pair->tokens[0] : pair->tokens[1];
 }
 
-/* What a token counts in its answer's sum; weight[] has these until the slopes are known. */
+/* A token's weight in its answer's sum; weight[] has these until the slopes are known. */
 enum { OF_PROMPT, WHOLE, BEYOND };
 
 /* Of an answer the mean over its tokens; what it is with logits twice as large, less that, makes

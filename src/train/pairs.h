@@ -33,7 +33,7 @@ int sheaf__pairs_values(sheaf_event_value out[SHEAF_EVENT_VALUES],
                         const sheaf__objective *objective, const sheaf__pair_sums *sums,
                         bool evaluated);
 
-/* What an objective compares with: S of the reference. NULL: it reads none. */
+/* The reference's S for an objective. NULL: it reads none. */
 typedef struct sheaf__references {
     double *row;   /* by row of the data */
     double *mixed; /* by sample of the run: its prompt with another one's answer */

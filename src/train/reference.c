@@ -279,7 +279,7 @@ sheaf_status *sheaf__rank_refer(sheaf__rank *rank, const sheaf__job *job, const 
     char *path = NULL;
     sheaf_status *st = NULL;
     const char *cache = job->objective.cache;
-    if (job->objective.grouped) { /* which keeps the factors, as its completions are not known */
+    if (job->objective.grouped) { /* it keeps the factors, as its completions are not known */
         sheaf__batch_refer(sheaf__stepper_batch(rank->stepper));
         return sheaf_in(sheaf__agree_groups(rank->model->context, begin(rank, job)),
                         "the reference");

@@ -25,7 +25,7 @@ static sheaf_status *take_batch(sheaf__runner *r)
     const sheaf_config *config = &r->model->schema->config;
     const size_t n = (size_t)r->options.rows * (size_t)r->options.seq;
     const bool sees = sheaf__model_has_images(r->model),
-               looks = r->model->begins; /* where the towers are */
+               looks = r->model->begins; /* towers run on this stage */
     sheaf__tower tower[SHEAF__MOST_TOWERS];
     const int towers = sheaf__towers_of(tower, config);
     if (sees)
@@ -140,7 +140,7 @@ sheaf_status *sheaf__runner_open(sheaf__runner *r, sheaf__model *model, const sh
                               .host = { r->batch.tokens, r->batch.position, r->batch.mask },
                               .mask_ld = options->seq,
                               .keys = options->seq }; /* lengths change with each run */
-    if (r->options.plans) { /* which counts whole rows, as if one sequence filled each */
+    if (r->options.plans) { /* a plan counts whole rows, as if one sequence filled each */
         r->batch.segment = NULL;
     } else {
         r->in.segment = r->batch.segment;
@@ -198,7 +198,7 @@ sheaf_status *sheaf__runner_run(sheaf__runner *r, const int64_t *row)
     if (sheaf__position_axes(&r->model->schema->config) > 1)
         r->batch.axis_stride = rows * holds.seq;
     const double began = sheaf__seconds();
-    /* Which rank owns a token or a label decides who sends; a plan may not know them. */
+    /* The owner of a token or a label sends it; a plan may not know the ids. */
     r->in.host.ids = row == NULL ? NULL : r->batch.tokens;
     r->head.unknown = row == NULL;
     if (row != NULL)

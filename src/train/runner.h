@@ -21,7 +21,7 @@ typedef struct sheaf__runner_options {
 
 /* Recording takes less than a thousandth of a step; the cache is for shapes that recur. */
 enum { SHEAF__RUNNER_TAPES = 8 };
-/* What a batch has on both sides, but its pixels. */
+/* Parts of a batch on both sides, but its pixels. */
 enum {
     SHEAF__RUNNER_TOKENS,
     SHEAF__RUNNER_LABELS,
@@ -58,7 +58,7 @@ typedef struct sheaf__runner {
     sheaf__tape *last;       /* that one */
     const int64_t *other;    /* as sheaf_batch has it; set by the caller */
     double reading;          /* seconds in which rows and images were read, so far */
-    sheaf__nonfinite *watch; /* where a run says what was not finite; NULL: it is not looked for */
+    sheaf__nonfinite *watch; /* records numbers that are not finite; NULL: nothing does */
 } sheaf__runner;
 
 /* sheaf__runner_open - `out` must not move: tapes point into it. Release it also after a failure.

@@ -107,7 +107,7 @@ typedef struct search {
 
 enum { GROUP = 32 };
 
-/* What weighted least squares gives for these codes; false: nothing. */
+/* Weighted least squares for these codes; false: no result. */
 static bool fit(float *scale, float *least, const float *x, const float *w, const uint8_t *code,
                 float sum_w, float sum_x)
 {
