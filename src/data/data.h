@@ -86,13 +86,14 @@ sheaf_status *sheaf_data_open(sheaf_data **out, const char *path,
  * model reads images; seq must leave room for it. Reads no file. Errors: SHEAF_E_MEMORY. */
 sheaf_status *sheaf_data_synthetic(sheaf_data **out, const sheaf_config *config, int64_t rows,
                                    int64_t seq);
-/* sheaf_data_prompts - rows without labels. answer: [rows] what completions are compared with, part
- * of the hash; NULL, or an entry that is: none.
+/* sheaf_data_prompts - rows without labels. answer: [rows] what completions are compared with;
+ * NULL, or an entry that is: none. judges: what else judges them, or NULL. Both are part of the
+ * hash.
  * sheaf_data_rollouts - completions as lines of rollout.h with token ids. Errors: SHEAF_E_DATA,
  * SHEAF_E_MEMORY. */
 sheaf_status *sheaf_data_prompts(sheaf_data **out, const sheaf_config *config,
                                  const int32_t *const *ids, const int64_t *n,
-                                 const char *const *answer, int64_t rows);
+                                 const char *const *answer, int64_t rows, const char *judges);
 sheaf_status *sheaf_data_rollouts(sheaf_data **out, const sheaf_config *config, const char *text,
                                   size_t size);
 void sheaf_data_close(sheaf_data *data);

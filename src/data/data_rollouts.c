@@ -29,15 +29,17 @@ static sheaf_status *finish(sheaf_data **out, sheaf_status *st)
     return st;
 }
 
-/* Of the data's own hash and the answers that there are. */
-static sheaf_status *hash_answers(sheaf_data *data, const char *const *answer)
+/* Of the data's own hash and the answers and judges that there are. */
+static sheaf_status *hash_answers(sheaf_data *data, const char *const *answer, const char *judges)
 {
     sheaf_hasher *hasher = sheaf__hasher_new();
-    bool any = false;
+    bool any = judges != NULL;
     if (hasher == NULL)
         return sheaf__no_memory("prompts");
     sheaf__hasher_add(hasher, data->hash, sizeof data->hash);
-    for (int64_t i = 0; i < data->rows; i++) {
+    if (judges != NULL)
+        sheaf__hasher_add(hasher, judges, strlen(judges));
+    for (int64_t i = 0; answer != NULL && i < data->rows; i++) {
         if (answer[i] == NULL)
             continue;
         any = true;
@@ -52,7 +54,7 @@ static sheaf_status *hash_answers(sheaf_data *data, const char *const *answer)
 
 sheaf_status *sheaf_data_prompts(sheaf_data **out, const sheaf_config *config,
                                  const int32_t *const *ids, const int64_t *n,
-                                 const char *const *answer, int64_t rows)
+                                 const char *const *answer, int64_t rows, const char *judges)
 {
     sheaf_status *st = new_data(out, config);
     for (int64_t i = 0; i < rows && st == NULL; i++) {
@@ -66,7 +68,7 @@ sheaf_status *sheaf_data_prompts(sheaf_data **out, const sheaf_config *config,
         data->begin[++data->rows] = data->tokens;
     }
     st = finish(out, st);
-    if (st == NULL && answer != NULL && (st = hash_answers(*out, answer)) != NULL) {
+    if (st == NULL && (st = hash_answers(*out, answer, judges)) != NULL) {
         sheaf_data_close(*out);
         *out = NULL;
     }
@@ -96,4 +98,51 @@ sheaf_status *sheaf_data_rollouts(sheaf_data **out, const sheaf_config *config, 
         json_decref(line);
     }
     return sheaf_in(finish(out, st), "rollouts.jsonl");
+}
+
+/* The record of a completion; its messages are in room[of->messages + 1]. */
+static sheaf__text_record record_of(sheaf__text_message *room, const sheaf__to_score *of)
+{
+    const size_t size = strlen(of->completion);
+    if (of->messages == 0)
+        return (sheaf__text_record){ .form = SHEAF__FORM_PROMPT,
+                                     .prompt = of->prompt,
+                                     .prompt_size = strlen(of->prompt),
+                                     .text = of->completion,
+                                     .text_size = size };
+    for (int64_t i = 0; i < of->messages; i++)
+        room[i] = (sheaf__text_message){ .role = of->message[i].role,
+                                         .content = of->message[i].content,
+                                         .size = of->message[i].size,
+                                         .json = of->message[i].json };
+    room[of->messages] = (sheaf__text_message){ "assistant", of->completion, size, true, NULL };
+    return (sheaf__text_record){ .form = SHEAF__FORM_MESSAGES,
+                                 .message = room,
+                                 .messages = of->messages + 1 };
+}
+
+sheaf_status *sheaf__data_to_score(sheaf_data **out, const sheaf__text_encoder *encoder,
+                                   const sheaf__to_score *of, int64_t n)
+{
+    const sheaf_data_options options = { .config = encoder->config };
+    sheaf__text_counts counts = { .limit = INT64_MAX };
+    sheaf_status *st = new_data(out, encoder->config);
+    sheaf__row_writer writer = { .data = *out };
+    if (st == NULL) {
+        (*out)->scores = true;
+        (*out)->ignored = encoder->config->pad;
+    }
+    for (int64_t i = 0; i < n && st == NULL; i++) {
+        sheaf__text_message *room = malloc((size_t)(of[i].messages + 1) * sizeof *room);
+        sheaf__text_row row = { 0 };
+        st = room == NULL ? sheaf__no_memory("completions") : NULL;
+        if (st == NULL) {
+            const sheaf__text_record record = record_of(room, &of[i]);
+            st = sheaf__text_encode(&row, encoder, &record);
+        }
+        TRY(st, sheaf__row_writer_put(&writer, &counts, &options, &row, 1, 0));
+        sheaf__text_row_release(&row);
+        free(room);
+    }
+    return finish(out, st);
 }

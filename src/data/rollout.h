@@ -43,3 +43,15 @@ sheaf_status *sheaf__rollouts_put(sheaf__rollouts *of, sheaf__row_writer *writer
                                   sheaf__text_counts *counts, const sheaf_data_options *options,
                                   int64_t place);
 void sheaf__rollouts_release(sheaf__rollouts *of);
+
+/* A completion to be scored: behind a conversation, or behind a text. */
+typedef struct sheaf__to_score {
+    const sheaf__message *message; /* [messages] */
+    int64_t messages;              /* 0: a text */
+    const char *prompt, *completion;
+} sheaf__to_score;
+
+/* sheaf__data_to_score - rows of a reward model, as sheaf_data_open() makes them of such records
+ * (`scores`). Errors: those of sheaf__text_encode(). */
+sheaf_status *sheaf__data_to_score(sheaf_data **out, const sheaf__text_encoder *encoder,
+                                   const sheaf__to_score *of, int64_t n);

@@ -32,6 +32,9 @@ static void free_about(const sheaf__prompt_about *about)
         sheaf__viewed_release(&about->viewed[i]);
     free(about->viewed);
     free(about->picture);
+    for (int64_t i = 0; i < about->messages; i++)
+        json_decref((json_t *)about->message[i].json);
+    free(about->message);
 }
 
 sheaf_status *sheaf__prompts_append(sheaf__prompts *p, const sheaf__prompt *prompt,
@@ -53,9 +56,8 @@ static sheaf_status *add(sheaf__prompts *p, const sheaf__prompt *prompt, void *b
                          const char *text, const char *expected, const char *image)
 {
     bool lost = false;
-    const sheaf__prompt_about about = {
-        copy(&lost, text), copy(&lost, expected), copy(&lost, image), block, NULL, 0, NULL
-    };
+    const sheaf__prompt_about about = { copy(&lost, text), copy(&lost, expected),
+                                        copy(&lost, image), block };
     sheaf_status *st = sheaf__prompts_append(p, prompt, &about);
     return st == NULL && lost ? sheaf__no_memory("prompts") : st;
 }

@@ -155,6 +155,29 @@ static void ignore(lines *l, const char *field, const char *lost)
     sheaf__ignored_keep(&l->lost, lost, l->items.unit, l->items.place);
 }
 
+/* Copies of the messages of a conversation. */
+static sheaf_status *keep_messages(sheaf__prompt_about *about, const request *a)
+{
+    size_t size = (size_t)a->n * sizeof *a->message;
+    for (int64_t i = 0; i < a->n; i++)
+        size += strlen(a->message[i].role) + 1 + a->message[i].size;
+    sheaf__message *message = about->message = malloc(size);
+    if (message == NULL)
+        return sheaf__no_memory("prompts");
+    char *at = (char *)(message + a->n);
+    for (int64_t i = 0; i < a->n; i++) {
+        message[i] = a->message[i];
+        message[i].role = strcpy(at, a->message[i].role);
+        at += strlen(at) + 1;
+        if (message[i].content != NULL)
+            message[i].content = memcpy(at, a->message[i].content, message[i].size);
+        at += message[i].size;
+        json_incref((json_t *)message[i].json);
+    }
+    about->messages = a->n;
+    return NULL;
+}
+
 /* The prompt of a record, with its pictures at their places. */
 static sheaf_status *add_asked(lines *l, json_t *record)
 {
@@ -180,6 +203,8 @@ static sheaf_status *add_asked(lines *l, json_t *record)
         st = sheaf__prompts_add_pictures(p, w, a.message, a.n, a.expected, &pictures);
     else if (st == NULL)
         st = sheaf__prompts_add(p, w, a.message, a.n, a.text, a.expected, NULL, 0);
+    if (st == NULL && !a.text)
+        st = keep_messages(&p->about[p->count - 1], &a);
     sheaf__record_pictures_release(&pictures);
     free(expected);
     release_request(&a);

@@ -46,8 +46,8 @@ static const struct {
     { "objective", " rlhf-type ", ", whose rm is reward" },
     { "generations", " num-generations " },
     { "reward", " reward-funcs reward-model reward-model-path ",
-      ", a command that reads completions as JSON Lines and writes a number for each; "
-      "`objective reward` trains a model of rewards" },
+      ", the folder of a reward model, or a command that reads completions as JSON Lines and writes "
+      "a number for each; `objective reward` trains a reward model" },
     { "reference", " ref-adapters ref-adapter-name " },
     { NULL, " steps-per-generation generation-batch-size ",
       LEAVE "a batch of completions is `micro-batch` * `accumulate`" },

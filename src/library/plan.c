@@ -285,7 +285,7 @@ static sheaf_status *plan_run(sheaf_needs **out, request *r, const sheaf__run_se
 {
     sheaf__plan_request *a = &r->plan;
     *out = NULL;
-    sheaf__run_sampler_begin(&r->sampler, NULL, NULL);
+    sheaf__run_sampler_begin(&r->sampler, true, NULL, NULL);
     a->q.sampler = &r->sampler.sampler;
     TRY(st, ask_run(a, run, how));
     if (a->how.table == SHEAF_PLAN_NO_TABLE)

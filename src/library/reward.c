@@ -36,12 +36,15 @@ static sheaf_status *read_one(struct sheaf__reward *out, const char *at, size_t 
     out->kind = SHEAF__REWARD_PROGRAM;
     if (strcmp(out->text, "exact") == 0)
         out->kind = SHEAF__REWARD_EXACT;
+    else if (!is_regex && sheaf__path_kind(out->text) == SHEAF_PATH_DIR)
+        out->kind = SHEAF__REWARD_MODEL;
     else if (!is_regex && (n == 0 || strncasecmp(out->text, "regex", 5) == 0 ||
                            strncasecmp(out->text, "exact", 5) == 0))
         return sheaf_try_this(
             sheaf_found(
                 sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`reward`"),
-                               "exact, regex:PATTERN or a command, with \";\" between several"),
+                               "exact, regex:PATTERN, a reward model's folder or a command, with "
+                               "\";\" between several"),
                 "'%s'", out->text),
             "./ before the name of a command that begins so");
     if (!is_regex)
@@ -237,7 +240,7 @@ static sheaf_status *run(double *value, const sheaf__rewards *r, const char *com
 /* ---- all of them ---- */
 
 sheaf_status *sheaf__rewards_judge(double *out, const sheaf__rewards *r, const sheaf__judged *of,
-                                   int64_t n)
+                                   int64_t n, const double *score)
 {
     double *value = malloc((size_t)n * sizeof *value);
     sheaf_status *st = value == NULL ? sheaf__no_memory("rewards") : NULL;
@@ -246,7 +249,8 @@ sheaf_status *sheaf__rewards_judge(double *out, const sheaf__rewards *r, const s
     for (int k = 0; k < r->count && st == NULL; k++) {
         const struct sheaf__reward *one = &r->of[k];
         for (int64_t i = 0; i < n && one->kind != SHEAF__REWARD_PROGRAM; i++)
-            value[i] = one->kind == SHEAF__REWARD_EXACT
+            value[i] = one->kind == SHEAF__REWARD_MODEL ? *score++
+                       : one->kind == SHEAF__REWARD_EXACT
                            ? of[i].equal
                            : of[i].completion != NULL &&
                                  regexec(&one->pattern, of[i].completion, 0, NULL, 0) == 0;

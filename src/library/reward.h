@@ -1,25 +1,31 @@
 /* reward.h - what completions are worth: rewards by rules and by programs (docs/preference.md).
  *
  * A list with ";" of: "exact", 1 where a completion is the record's answer, else 0;
- * "regex:PATTERN", 1 where it has a match of the extended regular expression; else a command for
- * the shell, which reads a JSON object a line, {"prompt", "completion", "expected", "truncated",
- * "step"}, and writes for each a line with a number, or null: none. Every batch starts it anew; it
- * ends with its batch, with all that it started; where the run is killed, only the shell does, or
- * what it becomes by "exec". Blanks around an entry do not count, but behind a
- * pattern. */
+ * "regex:PATTERN", 1 where it has a match of the extended regular expression; the folder of a
+ * reward model, its score (reward_model.h); else a command for the shell, which reads a JSON object
+ * a line, {"prompt", "completion", "expected", "truncated", "step"}, and writes for each a line
+ * with a number, or null: none. Every batch starts it anew; it ends with its batch, with all that
+ * it started; where the run is killed, only the shell does, or what it becomes by "exec". Blanks
+ * around an entry do not count, but behind a pattern. */
 #pragma once
 
 #include <regex.h>
 #include <stdatomic.h>
 
 #include "base/base.h"
+#include "train/sampler.h"
 
-enum { SHEAF__MOST_REWARDS = 8 };
+enum { SHEAF__MOST_REWARDS = SHEAF__MOST_JUDGES };
 
 typedef struct sheaf__rewards {
     int count;
     struct sheaf__reward {
-        enum { SHEAF__REWARD_EXACT, SHEAF__REWARD_REGEX, SHEAF__REWARD_PROGRAM } kind;
+        enum {
+            SHEAF__REWARD_EXACT,
+            SHEAF__REWARD_REGEX,
+            SHEAF__REWARD_MODEL,
+            SHEAF__REWARD_PROGRAM
+        } kind;
         char *text; /* owned: as given */
         regex_t pattern;
         double weight;
@@ -40,7 +46,8 @@ typedef struct sheaf__judged {
 sheaf_status *sheaf__rewards_open(sheaf__rewards *out, const char *list, const char *weights,
                                   double seconds);
 void sheaf__rewards_close(sheaf__rewards *rewards);
-/* sheaf__rewards_judge - out[n]: the weighted sum of what is not none; NaN: all are. Errors:
+/* sheaf__rewards_judge - out[n]: the weighted sum of what is not none; NaN: all are. score: [n] of
+ * each reward model, in order. Errors:
  * SHEAF_E_DATA naming the program and line, SHEAF_E_IO, SHEAF_E_STOPPED. */
 sheaf_status *sheaf__rewards_judge(double *out, const sheaf__rewards *rewards,
-                                   const sheaf__judged *of, int64_t n);
+                                   const sheaf__judged *of, int64_t n, const double *score);

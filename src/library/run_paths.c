@@ -12,18 +12,50 @@ static bool is_relative(const char *path)
     return path != NULL && path[0] != '\0' && path[0] != '/';
 }
 
-/* The settings that are paths. */
+/* The settings that are paths; texts that may hold some. */
 static bool is_path(const sheaf__setting *o)
 {
-    return (o->kind & SHEAF__IS_KIND) == SHEAF__IS_PATH && (o->kind & SHEAF__IS_CONTENT) &&
-           strcmp(o->name, "out") != 0;
+    return strcmp(o->name, "reference") == 0 || strcmp(o->name, "reward") == 0 ||
+           ((o->kind & SHEAF__IS_KIND) == SHEAF__IS_PATH && (o->kind & SHEAF__IS_CONTENT) &&
+            strcmp(o->name, "out") != 0);
 }
 
 /* Does the value mean another place in another folder? */
 static bool moves(const sheaf__setting *o, const char *value)
 {
+    if (strcmp(o->name, "reference") == 0 && value != NULL &&
+        (strcmp(value, "start") == 0 || strcmp(value, "base") == 0))
+        return false;
     return is_relative(value) ||
-           ((o->kind & SHEAF__IS_LIST) && value != NULL && strchr(value, ',') != NULL);
+           ((o->kind & SHEAF__IS_LIST) && value != NULL && strchr(value, ',') != NULL) ||
+           (strcmp(o->name, "reward") == 0 && value != NULL && strchr(value, ';') != NULL);
+}
+
+/* Rewards, of which reward models are in `folder`; rules and commands stay as they are. */
+static sheaf_status *rewards_in(char **out, const char *folder, const char *value)
+{
+    sheaf_text all = { 0 };
+    sheaf_status *st = NULL;
+    for (const char *at = value; st == NULL; at++) {
+        const size_t skip = strspn(at, " \t\n"), n = strcspn(at += skip, ";");
+        char *one = strndup(at, n), *path = NULL;
+        for (size_t i = n; one != NULL && i > 0 && strchr(" \t\n", one[i - 1]) != NULL; i--)
+            one[i - 1] = '\0';
+        st = one == NULL ? sheaf__no_memory(value) : sheaf__path_join(&path, folder, one);
+        const bool there =
+            st == NULL && is_relative(one) && sheaf__path_kind(path) == SHEAF_PATH_DIR;
+        if (there)
+            sheaf__text_add(&all, "%s", path);
+        else
+            sheaf__text_bytes(&all, at, n);
+        free(path);
+        free(one);
+        at += n;
+        sheaf__text_bytes(&all, ";", *at == ';');
+        if (*at == '\0')
+            break;
+    }
+    return sheaf__first_of(st, sheaf__text_take(out, &all));
 }
 
 /* The setting's value from `folder` (malloc'd). *there: something has that name. */
@@ -32,6 +64,10 @@ static sheaf_status *value_in(char **out, bool *there, const char *folder, const
     const char *value = *(const char **)o->value;
     if (o->kind & SHEAF__IS_LIST)
         return sheaf__data_list_in(out, there, folder, value);
+    if (strcmp(o->name, "reward") == 0) {
+        *there = true;
+        return rewards_in(out, folder, value);
+    }
     sheaf_status *st = sheaf__path_join(out, folder, value);
     *there = st == NULL && sheaf__path_kind(*out) != SHEAF_PATH_NONE;
     return st;
@@ -89,8 +125,11 @@ static sheaf_status *nowhere(const sheaf__setting *x, const char *value, const c
     else
         sheaf_expected(st, "it in this folder, or beside the run");
     sheaf_found(st, "nothing there");
-    sheaf_try_this(st, "say where it lies now: sheaf train --resume --out %s --%s PATH",
-                   word.at == NULL ? out : word.at, x->name);
+    if (x->kind & SHEAF__IS_FIXED)
+        sheaf_try_this(st, "it in its place again");
+    else
+        sheaf_try_this(st, "say where it lies now: sheaf train --resume --out %s --%s PATH",
+                       word.at == NULL ? out : word.at, x->name);
     sheaf__text_release(&word);
     return st;
 }

@@ -5,6 +5,7 @@
 #include "base/json_write.h"
 #include "comm/activity.h"
 #include "infer/answer.h"
+#include "plan/inputs.h"
 
 /* ---- the prompts ---- */
 
@@ -15,13 +16,67 @@ static int64_t text_bytes(const char *text)
     return text == NULL ? 0 : (int64_t)strlen(text) + MALLOC;
 }
 
+static int64_t messages_bytes(const sheaf__prompt_about *about)
+{
+    int64_t sum = about->messages == 0 ? 0 : MALLOC;
+    for (int64_t i = 0; i < about->messages; i++)
+        sum += (int64_t)sizeof *about->message + (int64_t)about->message[i].size + MALLOC / 2;
+    return sum;
+}
+
 static int64_t prompts_bytes(const sheaf__prompts *p)
 {
     int64_t sum = p->capacity * (int64_t)(sizeof *p->prompt + sizeof *p->about);
     for (int64_t i = 0; i < p->count; i++)
         sum += text_bytes(p->about[i].text) + text_bytes(p->about[i].expected) + MALLOC +
-               p->prompt[i].n * (int64_t)sizeof *p->prompt[i].ids;
+               messages_bytes(&p->about[i]) + p->prompt[i].n * (int64_t)sizeof *p->prompt[i].ids;
     return sum;
+}
+
+/* Each has a copy of its tokenizer, too. */
+static sheaf_status *open_judges(sheaf__run_sampler *s, const sheaf_train_options *o,
+                                 const sheaf_events *events)
+{
+    sheaf_status *st = NULL;
+    s->judge = calloc((size_t)s->rewards.count, sizeof *s->judge);
+    if (s->judge == NULL)
+        return sheaf__no_memory("rewards");
+    for (int k = 0; k < s->rewards.count && st == NULL; k++)
+        if (s->rewards.of[k].kind == SHEAF__REWARD_MODEL)
+            st = sheaf__reward_model_open(&s->judge[s->sampler.judges++], s->rewards.of[k].text, o,
+                                          s->plans, events);
+    return st;
+}
+
+static sheaf__to_score to_score(const sheaf__run_sampler *s, int64_t prompt, const char *completion)
+{
+    const sheaf__prompt_about *about = &s->prompts.about[prompt];
+    return (sheaf__to_score){ about->message, about->messages, about->text,
+                              completion == NULL ? "" : completion };
+}
+
+/* Shows the prompts to the judges, and adds to *prints what these are. */
+static sheaf_status *ask_judges(sheaf_text *prints, sheaf__run_sampler *s,
+                                const sheaf_events *events)
+{
+    const sheaf_train_options *o = s->options;
+    const int64_t n = s->prompts.count, most = o->objective.group.max_new;
+    sheaf__to_score *of = malloc(((size_t)n + 1) * sizeof *of);
+    sheaf_status *st = of == NULL ? sheaf__no_memory("prompts") : NULL;
+    for (int64_t i = 0; i < n && st == NULL; i++)
+        of[i] = to_score(s, i, ".");
+    for (int k = 0; k < s->sampler.judges && st == NULL; k++) {
+        char print[33] = "";
+        const sheaf__opened *opened = &s->judge[k].opened;
+        st = sheaf__reward_model_read(&s->sampler.judge[k], &s->judge[k], of, n, most, o->date,
+                                      events);
+        if (st == NULL && opened->weights != NULL)
+            st = sheaf__fingerprint(print, opened->schema, opened->weights);
+        sheaf__text_add(prints, "%s", print);
+        sheaf__warn_positions(&opened->config, s->judge[k].path, s->sampler.judge[k].seq, events);
+    }
+    free(of);
+    return st;
 }
 
 static sheaf_status *open_prompts(void *self, sheaf_data **out, int64_t *bytes,
@@ -31,11 +86,15 @@ static sheaf_status *open_prompts(void *self, sheaf_data **out, int64_t *bytes,
     sheaf__run_sampler *s = self;
     const sheaf__group_options *group = &o->objective.group;
     const bool own = o->tokens_in == NULL;
+    sheaf_text prints = { 0 };
     sheaf__run_sampler_close(s);
     s->options = o;
     sheaf_status *st =
         sheaf__rewards_open(&s->rewards, group->reward, group->reward_weights, group->reward_time);
     memcpy(s->rewards.stop, s->stop, sizeof s->stop);
+    TRY(st, open_judges(s, o, events));
+    if (!sheaf__is_given(o->data)) /* of a plan */
+        return TRY(st, ask_judges(&prints, s, events));
     TRY(st, sheaf__codec_open(&s->codec, config,
                               &(sheaf__codec_options){ .folder = own ? o->model : o->tokens_in,
                                                        .tokenizer = own ? o->tokenizer : NULL,
@@ -50,6 +109,7 @@ static sheaf_status *open_prompts(void *self, sheaf_data **out, int64_t *bytes,
                                                           .on_bad = o->on_bad,
                                                           .events = events },
                                 NULL));
+    TRY(st, s->sampler.judges > 0 ? ask_judges(&prints, s, events) : NULL);
     const int64_t rows = st == NULL ? s->prompts.count : 0;
     const int32_t **ids = malloc(((size_t)rows + 1) * sizeof *ids);
     int64_t *n = malloc(((size_t)rows + 1) * sizeof *n);
@@ -64,8 +124,11 @@ static sheaf_status *open_prompts(void *self, sheaf_data **out, int64_t *bytes,
             st = sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "`reward`"),
                                 "prompts without pictures");
     }
-    TRY(st, sheaf_data_prompts(out, config, ids, n, answer, rows));
+    TRY(st, sheaf_data_prompts(out, config, ids, n, answer, rows, prints.at));
+    if (st == NULL)
+        sheaf__warn_positions(config, o->data, sheaf_data_longest(*out) + group->max_new, events);
     *bytes = prompts_bytes(&s->prompts);
+    sheaf__text_release(&prints);
     free(ids);
     free(n);
     free(answer);
@@ -105,20 +168,33 @@ static void put_line(sheaf_json_writer *j, const sheaf__prompt *prompt,
     sheaf__text_bytes(&j->text, "\n", 1);
 }
 
-/* On the first rank: their texts, rewards and lines. */
-static sheaf_status *judge(char **text, const sheaf__run_sampler *s, sheaf__answers *said,
-                           const sheaf__sampler_batch *b)
+/* The scores of all reward models: score[judges][rows]. */
+static sheaf_status *score_all(double *score, const sheaf__run_sampler *s, char *const *own,
+                               const sheaf__sampler_batch *b, const sheaf__context *c)
+{
+    const int64_t rows = b->count * b->each;
+    const sheaf__evaluate_options how = { .micro_batch = s->options->micro_batch };
+    sheaf__to_score *of = malloc((size_t)rows * sizeof *of);
+    sheaf_status *st = sheaf__agree_groups(c, of == NULL ? sheaf__no_memory("rewards") : NULL);
+    for (int64_t i = 0; i < rows && st == NULL; i++)
+        of[i] = to_score(s, prompt_of(b, i), own[i]);
+    for (int k = 0; k < s->sampler.judges && st == NULL; k++)
+        st = sheaf__reward_model_score(score + k * rows, &s->judge[k], b->judge[k], of, rows, &how);
+    free(of);
+    return st;
+}
+
+/* On the first rank: the rewards, and lines. */
+static sheaf_status *judge(char **text, const sheaf__run_sampler *s, const sheaf__answers *said,
+                           char *const *own, const double *score, const sheaf__sampler_batch *b)
 {
     const int64_t rows = b->count * b->each;
     sheaf_json_writer j = { .compact = true };
-    char **own = calloc((size_t)rows, sizeof *own);
     sheaf__judged *of = calloc((size_t)rows, sizeof *of);
     double *reward = calloc((size_t)rows, sizeof *reward);
-    sheaf_status *st =
-        own == NULL || of == NULL || reward == NULL ? sheaf__no_memory("rewards") : NULL;
+    sheaf_status *st = of == NULL || reward == NULL ? sheaf__no_memory("rewards") : NULL;
     for (int64_t i = 0; i < rows && st == NULL; i++) {
         const sheaf__prompt_about *about = &s->prompts.about[prompt_of(b, i)];
-        st = sheaf__answers_end(&own[i], said, i);
         of[i] = (sheaf__judged){ .prompt = about->text,
                                  .completion = own[i],
                                  .expected = about->expected,
@@ -127,18 +203,42 @@ static sheaf_status *judge(char **text, const sheaf__run_sampler *s, sheaf__answ
                                                                      about->expected, false),
                                  .step = b->step };
     }
-    TRY(st, sheaf__rewards_judge(reward, &s->rewards, of, rows));
+    TRY(st, sheaf__rewards_judge(reward, &s->rewards, of, rows, score));
     for (int64_t i = 0; i < rows && st == NULL; i++)
         put_line(&j, &s->prompts.prompt[prompt_of(b, i)], &said->output[i], own[i], reward[i], b,
                  i);
-    for (int64_t i = 0; i < rows && own != NULL; i++)
-        free(own[i]);
-    free(own);
     free(of);
     free(reward);
     if (st == NULL)
         return sheaf__text_take(text, &j.text);
     sheaf__text_release(&j.text);
+    return st;
+}
+
+/* The texts of completions, their scores on all ranks, and lines on the first. */
+static sheaf_status *value(char **text, const sheaf__run_sampler *s, sheaf__answers *said,
+                           const sheaf__sampler_batch *b, const sheaf__context *c)
+{
+    const int64_t rows = b->count * b->each;
+    const bool first = sheaf__is_first(c), scored = s->sampler.judges > 0;
+    char **own = calloc((size_t)rows, sizeof *own);
+    double *score = malloc((size_t)(rows * s->sampler.judges + 1) * sizeof *score);
+    sheaf_status *st = own == NULL || score == NULL ? sheaf__no_memory("rewards") : NULL;
+    for (int64_t i = 0; i < rows && st == NULL && (first || scored); i++)
+        st = sheaf__answers_end(&own[i], said, i);
+    if (scored) {
+        st = sheaf__agree_groups(c, st);
+        TRY(st, score_all(score, s, own, b, c));
+    }
+    if (st == NULL && first) {
+        sheaf__activity_idle(c->activity, true); /* programs take their time */
+        st = judge(text, s, said, own, score, b);
+        sheaf__activity_idle(c->activity, false);
+    }
+    for (int64_t i = 0; i < rows && own != NULL; i++)
+        free(own[i]);
+    free(own);
+    free(score);
     return st;
 }
 
@@ -171,25 +271,27 @@ static sheaf_status *sample(void *self, char **text, sheaf__model *model,
     TRY(st, sheaf__generate(said.output, model, prompt, rows, &said.how));
     st = sheaf__agree_groups(model->context, sheaf__first_of(st, said.failed));
     said.failed = NULL;
-    if (st == NULL && sheaf__is_first(model->context)) {
-        sheaf__activity_idle(model->context->activity, true); /* programs take their time */
-        st = judge(text, s, &said, b);
-        sheaf__activity_idle(model->context->activity, false);
-    }
+    TRY(st, value(text, s, &said, b, model->context));
     sheaf__answers_release(&said);
     free(prompt);
     return st;
 }
 
-void sheaf__run_sampler_begin(sheaf__run_sampler *out, const atomic_int *stop,
+void sheaf__run_sampler_begin(sheaf__run_sampler *out, bool plans, const atomic_int *stop,
                               const atomic_int *enough)
 {
-    *out =
-        (sheaf__run_sampler){ .sampler = { out, open_prompts, sample }, .stop = { stop, enough } };
+    *out = (sheaf__run_sampler){ .sampler = { .self = out, .open = open_prompts, .sample = sample },
+                                 .plans = plans,
+                                 .stop = { stop, enough } };
 }
 
 void sheaf__run_sampler_close(sheaf__run_sampler *s)
 {
+    for (int k = 0; k < s->sampler.judges; k++)
+        sheaf__reward_model_release(&s->judge[k]);
+    s->sampler.judges = 0;
+    free(s->judge);
+    s->judge = NULL;
     sheaf__prompts_release(&s->prompts);
     sheaf__codec_close(&s->codec);
     sheaf__rewards_close(&s->rewards);

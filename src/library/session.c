@@ -324,7 +324,7 @@ sheaf_status *sheaf__session_run(sheaf_train_result *result, const sheaf__sessio
                                           .events = &events }));
     hooks.activity = watched.activity;
     hooks.all = s.group;
-    sheaf__run_sampler_begin(&sampler, sheaf__control_stop(how->control), how->enough);
+    sheaf__run_sampler_begin(&sampler, false, sheaf__control_stop(how->control), how->enough);
     hooks.sampler = &sampler.sampler;
     TRY(st, sheaf_train(result, how->run->options, s.fixed, s.all, &hooks));
     sheaf__run_sampler_close(&sampler);

@@ -307,7 +307,7 @@ static const sheaf__setting rows[] = {
       "grpo, rloo: what logits are divided by, in sampling and in the loss (default 1)",
       .above = true },
     { "reward", TEXT | FIXED | LATE, AT(objective.group.reward),
-      "grpo, rloo: sample completions of `data`'s prompts, and judge them: exact, regex:PATTERN or a command that reads them as JSON Lines and writes a number for each; several with ;",
+      "grpo, rloo: sample completions of `data`'s prompts, and judge them: exact, regex:PATTERN, a reward model's folder, or a command that reads them as JSON Lines and writes a number for each; several with ;",
       "A;B" },
     { "reward-weights", TEXT | FIXED | LATE, AT(objective.group.reward_weights),
       "weights of `reward`'s (default 1 each)", "X,Y" },

@@ -220,7 +220,7 @@ sheaf_status *sheaf__plan_inputs_open(sheaf__plan_inputs *q, const sheaf_events 
             q->data_bytes = sheaf__sets_memory(&q->sets);
     } else {
         TRY(st, samples
-                    ? sheaf__sets_sample(&q->sets, o, &q->opened.config, NULL, events)
+                    ? sheaf__sets_sample(&q->sets, o, &q->opened.config, q->sampler, events)
                     : sheaf__objective_read(&q->sets.objective, &o->objective, o->label_smoothing));
         TRY(st, find_images(q, events));
         if (st == NULL) /* sheaf_plan_seq() counts one image */
@@ -253,6 +253,7 @@ sheaf__job sheaf__plan_inputs_job(const sheaf__plan_inputs *q)
                          .objective = q->sets.objective,
                          .train = q->sets.train,
                          .eval = q->sets.eval,
+                         .sampler = sheaf__sets_samples(&q->o) ? q->sampler : NULL,
                          .seq = q->seq,
                          .each = q->sets.data == NULL ? &q->each : NULL };
 }

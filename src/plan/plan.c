@@ -7,6 +7,7 @@
 #include "checkpoint/store/checkpoint.h"
 #include "infer/batch_rows.h"
 #include "models/build.h"
+#include "models/rope.h"
 #include "models/team.h"
 #include "tape/moments.h"
 
@@ -147,6 +148,9 @@ static int choose_images(sheaf_batch_images of[3], const sheaf__subset *subset, 
 }
 
 static sheaf_status *run_generation(sheaf__model *model, const sheaf_plan_generation *g);
+static sheaf_status *run_evaluation(sheaf__model *model, const sheaf__subset *subset,
+                                    const sheaf_batch_images *each, int64_t rows, int64_t seq,
+                                    bool padded);
 
 /* The completions of a batch, of which the group makes its share, between two steps. */
 static sheaf_status *run_sampling(const sheaf__rank *held, const sheaf__job *job)
@@ -154,14 +158,24 @@ static sheaf_status *run_sampling(const sheaf__rank *held, const sheaf__job *job
     const sheaf_train_options *o = job->options;
     const sheaf_range own =
         sheaf__share_of(o->micro_batch * o->accumulate, &held->context, held->context.group);
-    const int64_t all = own.end - own.begin;
+    const int64_t all = own.end - own.begin, each = sheaf__sets_generations(o),
+                  batch = all < SHEAF__SAMPLED_TOGETHER ? all : SHEAF__SAMPLED_TOGETHER,
+                  whole = own.begin % each == 0 && all == batch,
+                  most = (batch + each - 2 + whole) / each + 1 - whole; /* prompts that meet */
     if (!sheaf__sets_samples(o) || all == 0)
         return NULL;
-    return run_generation(
+    sheaf_status *st = run_generation(
         held->model, &(sheaf_plan_generation){
-                         .batch = all < SHEAF__SAMPLED_TOGETHER ? all : SHEAF__SAMPLED_TOGETHER,
+                         .batch = batch,
+                         .distinct = sheaf__rope_follows_length(&job->schema->config) ? 0 : most,
                          .seq = job->seq,
                          .prompt = job->seq - o->objective.group.max_new });
+    for (int i = 0; job->sampler != NULL && i < job->sampler->judges; i++) {
+        const int64_t seq = job->sampler->judge[i].seq;
+        TRY(st, run_evaluation(held->judge[i], &(sheaf__subset){ 0 }, NULL, o->micro_batch,
+                               seq > 0 ? seq : job->seq, false));
+    }
+    return st;
 }
 
 /* Two steps, as what one leaves in the device's memory lies beside what the next one samples. */
@@ -300,13 +314,13 @@ static size_t completions_bytes(const sheaf__rank *held, const sheaf__job *job)
                     (samples ? rows * (answer + 2 * row + texts * text) + chooser : 0));
 }
 
+enum { OF_TENSOR = 13952 }; /* see host_bytes() */
+
 static sheaf_status *plan_rank(sheaf_plan_rank *out, sheaf_plan *plan, records *trained,
-                               const sheaf__job *request, int rank)
+                               const sheaf__job *job, int rank)
 {
     sheaf__rank held;
     sheaf__costs before = { 0 }, after = { 0 };
-    sheaf__job with = *request, *job = &with;
-    with.sampler = NULL; /* nothing is drawn */
     sheaf_status *st = sheaf__rank_open(&held, NULL, rank, job);
     TRY(st, run_steps(&before, &held, job));
     if (st == NULL) {
@@ -315,6 +329,10 @@ static sheaf_status *plan_rank(sheaf_plan_rank *out, sheaf_plan *plan, records *
     }
     if (st == NULL) {
         note_rank(out, held.model);
+        for (int i = 0; i < SHEAF__MOST_JUDGES && held.judge[i] != NULL; i++) {
+            count_components(out, held.judge[i]);
+            trained->host += (size_t)held.judge[i]->schema->count * OF_TENSOR;
+        }
         out->flops = after.flops - before.flops;
         out->sent = sheaf__costs_sent(&after) - sheaf__costs_sent(&before);
         exchanged(out->exchange, &before, &after);
@@ -376,7 +394,6 @@ static size_t host_bytes(const sheaf_schema *schema, int nranks, records trained
     enum {
         BESIDE = 2688 << 10,
         OF_RANK = 352 << 10,
-        OF_TENSOR = 13952,
         OF_TRAINED = 8704,
         OF_TRAINED_EACH = 80, /* slice of the model */
         OF_HELD = 1408
@@ -485,7 +502,8 @@ static sheaf_status *run_generation(sheaf__model *model, const sheaf_plan_genera
     sheaf_status *st = sheaf__batch_rows_open(&rows, model, g->batch, prompt, g->seq);
     TRY(st, sheaf__kv_cache_new(&kv_cache, model, g->batch, g->seq));
     model->context->work = counts ? &g->work->prompts : NULL;
-    TRY(st, run_tokens(model, &rows, &kv_cache, g->batch, prompt, prompt, g->pictures));
+    TRY(st, run_tokens(model, &rows, &kv_cache, g->distinct > 0 ? g->distinct : g->batch, prompt,
+                       prompt, g->pictures));
     model->context->work = counts ? &g->work->token : NULL;
     TRY(st, run_tokens(model, &rows, &kv_cache, g->batch, 1,
                        g->work == NULL ? g->seq : (prompt + g->seq + 1) / 2,

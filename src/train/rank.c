@@ -39,6 +39,23 @@ void sheaf__count_trained(int64_t *trained, int64_t *added, const sheaf__model *
     }
 }
 
+/* Reward models, each beside the model: weights, and no more until they score. */
+static sheaf_status *open_judges(sheaf__rank *out, const sheaf__sampler *sampler,
+                                 const sheaf__job *job, bool loads)
+{
+    sheaf_status *st = NULL;
+    for (int i = 0; sampler != NULL && i < sampler->judges && st == NULL; i++) {
+        const sheaf__judge *j = &sampler->judge[i];
+        const sheaf__model_options how = { .lora = j->opened->lora,
+                                           .forms = sheaf__opened_forms(j->opened),
+                                           .positions = j->seq > 0 ? j->positions : job->seq };
+        st = sheaf__model_new(&out->judge[i], &out->judging, j->opened->schema, &how);
+        if (st == NULL && loads)
+            st = sheaf__model_load(out->judge[i], j->opened->weights, j->opened->adapter);
+    }
+    return st;
+}
+
 sheaf_status *sheaf__rank_open(sheaf__rank *out, const sheaf__grid *grid, int rank,
                                const sheaf__job *job)
 {
@@ -78,6 +95,7 @@ sheaf_status *sheaf__rank_open(sheaf__rank *out, const sheaf__grid *grid, int ra
         out->context.comm = out->dry[0];
         out->context.peers = out->dry[1];
     }
+    out->judging = out->context;
     unsigned offloads = 0;
     TRY(st, sheaf__offloads(&offloads, o->offload));
     out->offloads = offloads != 0;
@@ -116,7 +134,8 @@ sheaf_status *sheaf__rank_open(sheaf__rank *out, const sheaf__grid *grid, int ra
                                        .accumulators = sheaf__accumulators_of(o),
                                        .scaler = o->dtype == SHEAF_F16 ? &out->scaler : NULL,
                                        .plans = grid == NULL,
-                                       .sampler = job->sampler,
+                                       .sampler = grid == NULL ? NULL : job->sampler,
+                                       .judge = out->judge,
                                        .objective = &job->objective };
     TRY(st, sheaf__model_new(&out->model, &out->context, job->schema, &model));
     if (st == NULL && job->selection != NULL)
@@ -125,12 +144,15 @@ sheaf_status *sheaf__rank_open(sheaf__rank *out, const sheaf__grid *grid, int ra
         st = sheaf__model_load(out->model, job->base,
                                job->objective.base || job->objective.folder != NULL ? NULL
                                                                                     : job->adapter);
+    TRY(st, open_judges(out, job->sampler, job, grid != NULL));
     return st == NULL ? sheaf__stepper_new(&out->stepper, out->model, &job->train, &step) : st;
 }
 
 void sheaf__rank_close(sheaf__rank *rank)
 {
     sheaf__stepper_free(rank->stepper);
+    for (int i = 0; i < SHEAF__MOST_JUDGES; i++)
+        sheaf__model_free(rank->judge[i]);
     sheaf__model_free(rank->model);
     sheaf__device_close(rank->device);
     sheaf_comm_dry_free(rank->dry[0]);

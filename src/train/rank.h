@@ -32,7 +32,8 @@ typedef struct sheaf__job {
     int64_t seq;                  /* most positions of a training row */
     /* Images of each row when planning without data; NULL: one, at the towers' own size. */
     const sheaf_batch_images *each;
-    const struct sheaf__sampler *sampler; /* of completions that are sampled; else NULL */
+    const struct sheaf__sampler *sampler; /* of completions that are sampled; else NULL. A plan
+                                             draws none, and reads its judges */
     int64_t data_bytes;                   /* of the data in memory, 0 = unknown */
 } sheaf__job;
 
@@ -40,6 +41,8 @@ typedef struct sheaf__rank {
     sheaf__device *device;
     sheaf__context context;
     sheaf__model *model;
+    sheaf__context judging; /* of the reward models, */
+    sheaf__model *judge[SHEAF__MOST_JUDGES];
     sheaf__stepper *stepper;
     sheaf__scaler scaler; /* of a run in float16 */
     bool offloads;        /* anything at all */

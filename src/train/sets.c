@@ -409,7 +409,7 @@ sheaf_status *sheaf__sets_sample(sheaf__sets *s, sheaf_train_options *o, const s
         return st;
     st = sampler->open(sampler->self, &s->data, &s->sampler, o, config, events);
     s->train.data = s->data;
-    if (st != NULL)
+    if (st != NULL || s->data == NULL)
         return st;
     const sheaf_train_options was = *o;
     o->steps = sheaf__subset_steps(&s->train, o);

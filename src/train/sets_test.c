@@ -217,7 +217,7 @@ static sheaf_status *three_prompts(void *self, sheaf_data **out, int64_t *bytes,
     static const int32_t id[] = { 5 };
     (void)self, (void)o, (void)events;
     return sheaf_data_prompts(out, of, (const int32_t *const[]){ id, id, id },
-                              (const int64_t[]){ 1, 1, 1 }, NULL, 3);
+                              (const int64_t[]){ 1, 1, 1 }, NULL, 3, NULL);
 }
 
 /* 4 completions of each of 3 prompts, and 2 steps learn from each. */

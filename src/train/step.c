@@ -551,6 +551,7 @@ static sheaf_status *draw(sheaf__stepper *s, int64_t number)
                                   .each = each,
                                   .first = number * rows,
                                   .group = number * (rows / each),
+                                  .judge = s->options.judge,
                                   .step = number * s->options.objective->group.iterations + 1 },
                               number));
     free(prompt);

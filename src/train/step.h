@@ -20,7 +20,8 @@ typedef struct sheaf__step_options {
     bool plans;                     /* as in sheaf__runner_options */
     const sheaf__objective *objective;
     const sheaf__sampler
-        *sampler; /* `subset` has prompts, whose completions are sampled; or NULL */
+        *sampler;               /* `subset` has prompts, whose completions are sampled; or NULL */
+    sheaf__model *const *judge; /* its reward models */
 } sheaf__step_options;
 
 typedef struct sheaf__step_result {

@@ -100,6 +100,8 @@ static sheaf_status *know_origin(sheaf__run *r, sheaf_comm *comm, sheaf_status *
         sheaf__hashed_stop(r->opened->hashed);
     }
     st = sheaf_comm_agree(comm, st);
+    for (int i = 0; r->job.sampler != NULL && i < r->job.sampler->judges && st == NULL; i++)
+        st = sheaf__opened_check(r->job.sampler->judge[i].opened, comm);
     return st == NULL ? sheaf__consistency_weights(r->all, &r->origin) : st;
 }
 

@@ -186,6 +186,69 @@ runs "runs that do not fit are not begun" 3 'memory for this run.*expected: +at 
 absent "and leave nothing" "$work/no"
 rm -rf "$work/no"
 
+# ---- reward models ----
+for ((i = 0; i < 8; i++)); do printf '{"prompt": "row %0*d is", "chosen": " yes, %d.", "rejected": " no."}\n' $((2 + i % 5)) $i $((i * i)); done >"$work/pairs.jsonl"
+for ((i = 0; i < 8; i++)); do
+    printf '{"chosen": [{"role": "user", "content": "row %d"}, {"role": "assistant", "content": "yes, %d."}], "rejected": [{"role": "user", "content": "row %d"}, {"role": "assistant", "content": "no."}]}\n' $i $((i * i)) $i
+done >"$work/said.jsonl"
+for ((i = 0; i < 6; i++)); do printf '{"messages": [{"role": "user", "content": "%0*d is"}, {"role": "assistant", "content": "e"}]}\n' $((2 + i)) $i; done >"$work/questions.jsonl"
+judge() { rm -rf "$work/$1"; "$sheaf" train "$model" "$2" --objective reward --steps 3 --lr 1e-2 --micro-batch 4 --out "$work/$1" --lora-targets all-linear "${@:3}" >"$work/said" 2>&1 || { cat "$work/said"; return 1; }; }
+judged() { # judged OUT DATA REWARD FLAG...
+    rm -rf "$work/$1"
+    "$sheaf" train "$model" "$2" --reward "$3" --out "$work/$1" --objective grpo --generations 4 --max-new 10 --micro-batch 2 --accumulate 4 --lr 1e-2 --warmup 0 \
+        --lora-targets all-linear --lora-rank 4 --steps "${steps:-2}" "${@:4}" >"$work/said" 2>&1 || { cat "$work/said"; return 1; }
+}
+scored() { # scored RUN MODEL: what eval gives the completions of RUN's log
+    python3 - "$work/$1/rollouts.jsonl" "$work/answers.jsonl" <<'END'
+import json, sys
+with open(sys.argv[2], "w") as out:
+    for line in open(sys.argv[1]):
+        r = json.loads(line)
+        text = bytes(i for i in r["prompt_ids"] if i < 256).decode()
+        own = r["text"] or "?"
+        said = text.split("user\n")[-1].split("\n")[0].removesuffix("<|im_end|>")
+        json.dump({"messages": [{"role": "user", "content": said}, {"role": "assistant", "content": own}]} if "user\n" in text else {"prompt": text, "completion": own}, out)
+        out.write("\n")
+END
+    "$sheaf" eval "$work/$2" "$work/answers.jsonl" 2>/dev/null >"$work/scores" && python3 - "$work/$1/rollouts.jsonl" "$work/scores" <<'END'
+import json, sys
+got = [json.loads(line) for line in open(sys.argv[1])]
+want = [float(line.split()[0]) for line in open(sys.argv[2]) if line.strip()[:1] in "-0123456789"]
+assert len(want) >= len(got) and all(abs(g["reward"] - w) < 2e-6 for g, w in zip(got, want) if g["text"]), (got, want)
+END
+}
+check "a reward model" judge rm "$work/pairs.jsonl"
+check "merged" "$sheaf" merge "$model" "$work/rm/adapter" "$work/merged"
+check "one of conversations" judge chat "$work/said.jsonl" --template chatml
+for of in "prompts rm" "questions chat --template chatml"; do
+    set -- $of
+    check "judged: $of" judged one "$work/$1.jsonl" "$work/$2" "${@:3}"
+    check "as eval scores: $of" scored one "$2"
+    for way in "--tp 2" "--tp 3 --threads 2" "--dp 2"; do
+        # shellcheck disable=SC2086
+        check "judged: $of, $way" judged other "$work/$1.jsonl" "$work/$2" "${@:3}" $way
+        check "the same bytes: $of, $way" same
+    done
+done
+check "of all weights, merged, beside others" judged one "$work/prompts.jsonl" "exact; $work/rm/adapter ;$work/merged" --reward-weights 1,0.5,0.5 --dtype bfloat16
+check "in another order" judged other "$work/prompts.jsonl" "$work/merged;exact;$work/rm/adapter" --reward-weights 0.5,1,0.5 --dtype bfloat16
+check "the same bytes" same
+steps=1 check "a run that stops" judged other "$work/prompts.jsonl" "$work/rm"
+mv "$work/rm" "$work/first_rm"
+check "another judge" judge rm "$work/pairs.jsonl" --seed 9
+runs "is not the run's" '2|3' 'data' train --resume --out "$work/other" --steps 2
+rm -rf "$work/no"
+moved() { # a run with its judge by a relative path goes on elsewhere
+    mkdir "$work/there" && cd "$work/there" && mv ../first_rm own || return 1
+    steps=1 judged moves "$work/prompts.jsonl" "own;exact" && cd / && "$sheaf" train --resume --out "$work/moves" --steps 2 2>"$work/said" || { cat "$work/said"; return 1; }
+}
+check "a judge beside where the run began" moved
+runs "a model that gives logits" 2 '--reward .*model.*expected: .score.weight. of one label.*found: +that of a model which gives logits.*try: +a model of --objective reward' "${online[@]}" --generations 2 --reward "$model"
+runs "no model" '2|3' '--reward ' "${online[@]}" --generations 2 --reward "$work"
+printf '{"tokens": [1, 2, 3]}\n' >"$work/ids.jsonl"
+runs "prompts that it cannot read" 3 '--reward .*rm.*expected: texts.*found: +token ids' train "$model" "$work/ids.jsonl" "${online[@]:3}" --generations 2 --reward "$work/rm"
+absent "nothing is written" "$work/no"
+
 # ---- what does not go together ----
 mv "$work/first.jsonl" "$work/groups.jsonl"
 no=(train "$model" --rollouts "$work/groups.jsonl" --out "$work/no" --steps 1 --objective grpo)
@@ -218,11 +281,15 @@ for flags in "--objective grpo" "--objective grpo --beta 0.1 --tp 3" "--objectiv
     check "planned and measured: $flags" predicted "$model" "$work/long.jsonl" --micro-batch 4 $flags
 done
 for ((i = 0; i < 24; i++)); do printf '{"prompt": "%060d is", "completion": "e"}\n' $i; done >"$work/long.jsonl"
-sampled=(--objective grpo --reward exact --generations 4 --lora-targets all-linear --lora-rank 4)
+sampled=(--objective grpo --generations 4 --lora-targets all-linear --lora-rank 4)
 for flags in "--max-new 100 --micro-batch 4 --accumulate 4" "--max-new 60 --micro-batch 2 --accumulate 40 --tp 2 --beta 0.1 --threads 2" "--max-new 80 --micro-batch 4 --accumulate 4 --dp 2 --dtype bfloat16"; do
     # shellcheck disable=SC2086
-    check "planned and measured: sampled, $flags" predicted "$model" "$work/long.jsonl" "${sampled[@]}" $flags
+    check "planned and measured: sampled, $flags" predicted "$model" "$work/long.jsonl" "${sampled[@]}" --reward exact $flags
 done
-rank_0() { "$sheaf" plan --model "$model" "${sampled[@]}" --max-new 30 --micro-batch 4 --accumulate 2 --json "$@" 2>/dev/null | grep -oE '"peak":[0-9]+' | head -n 1; }
+for flags in "--max-new 80 --micro-batch 4 --accumulate 4" "--max-new 60 --micro-batch 2 --accumulate 8 --tp 2 --dtype bfloat16"; do
+    # shellcheck disable=SC2086
+    check "planned and measured: judged by a model, $flags" predicted "$model" "$work/long.jsonl" "${sampled[@]}" --reward "exact;$work/merged" $flags
+done
+rank_0() { "$sheaf" plan --model "$model" "${sampled[@]}" --reward exact --max-new 30 --micro-batch 4 --accumulate 2 --json "$@" 2>/dev/null | grep -oE '"peak":[0-9]+' | head -n 1; }
 check "without data the same" test "$(rank_0 --seq 94)" = "$(rank_0 --data "$work/long.jsonl")" -a -n "$(rank_0 --seq 94)"
 finish

@@ -61,7 +61,7 @@ peer train max_completion_length max-new
 peer train rlhf_type 'objective, whose rm is reward'
 peer train ref_model reference
 peer train ref_adapters reference
-runs "train --reward_funcs" 2 'try: +sheaf calls it --reward, a command .*--objective reward trains' train --reward_funcs right
+runs "train --reward_funcs" 2 'try: +sheaf calls it --reward, the folder of a reward model, or a command .*--objective reward trains' train --reward_funcs right
 peer generate max-new-tokens max-new
 peer generate batch-size batch
 peer eval batch-size micro-batch
