@@ -27,6 +27,11 @@ static sheaf_status *run_pass(void *slots, const sheaf__slots_pass *pass)
     return sheaf__slots_run(slots, pass);
 }
 
+static sheaf_status *copy_rows(void *slots, const struct sheaf__slots_copy *copy)
+{
+    return sheaf__slots_copy(slots, copy);
+}
+
 sheaf_status *sheaf__slots_job_open(sheaf__slots_job *out, const sheaf__member *m,
                                     const sheaf__slots_size *size, int64_t chunk,
                                     bool (*ready)(sheaf__sequence *sequence))
@@ -47,6 +52,7 @@ sheaf_status *sheaf__slots_job_open(sheaf__slots_job *out, const sheaf__member *
                                                     .past = size->single ? &m->cache->prefix : NULL,
                                                     .ready = ready,
                                                     .run = run_pass,
+                                                    .copy = copy_rows,
                                                     .self = &out->slots }));
 }
 
@@ -70,7 +76,7 @@ static sheaf_status *obey(bool *done, bool *over, sheaf__slots *slots, sheaf__or
     const sheaf__context *c = m->model[0]->context;
     const char *weight;
     sheaf_status *st = NULL;
-    if (order->kind == SHEAF__ORDER_PASS)
+    if (order->kind == SHEAF__ORDER_PASS || order->kind == SHEAF__ORDER_COPY)
         return sheaf__slots_obey(slots, order, bytes);
     if (order->kind == SHEAF__ORDER_OPEN)
         st = sheaf__slots_open(slots, m, &order->open);

@@ -14,6 +14,7 @@ typedef enum sheaf__order_kind {
     SHEAF__ORDER_OPEN,  /* slots of the size `open`, until */
     SHEAF__ORDER_CLOSE, /* the job is over */
     SHEAF__ORDER_PASS,  /* `step`; arrays and pictures follow */
+    SHEAF__ORDER_COPY,  /* `copy`, of the first rows of a place of the cache */
     SHEAF__ORDER_WAIT,  /* nothing to do; has any rank a request to stop? */
     SHEAF__ORDER_END,   /* no more jobs */
 } sheaf__order_kind;
@@ -45,6 +46,9 @@ typedef struct sheaf__order {
     sheaf__slots_size open;
     bool names; /* CLOSE: all look for a weight that is not finite */
     sheaf__slots_step step;
+    struct sheaf__slots_copy {
+        int64_t to, from, rows;
+    } copy;
     size_t size; /* of the bytes that follow: here as far as they fit, else in a second broadcast */
     char bytes[512];
 } sheaf__order;

@@ -20,6 +20,17 @@ static int64_t equal_rows(const sheaf__prefix_cache *prefix, const sheaf__prompt
     return n;
 }
 
+int64_t sheaf__prompt_common_rows(const sheaf__prompt *a, const sheaf__prompt *b)
+{
+    int64_t n = 0;
+    if (a->embed != NULL || b->embed != NULL || a->expert != NULL || b->expert != NULL)
+        return 0;
+    while (n < a->n && n + 1 < b->n && a->ids[n] == b->ids[n] &&
+           sheaf__prompt_position(a, n) == sheaf__prompt_position(b, n))
+        n++;
+    return n;
+}
+
 int64_t sheaf__prompt_seen_rows(const sheaf__prompt *p)
 {
     int64_t n = p->embed == NULL && p->expert == NULL ? 0 : p->n;
@@ -84,14 +95,14 @@ sheaf_status *sheaf__prefix_cache_hold(sheaf__prefix_cache *prefix, sheaf__model
                : take_space(prefix, model, length > prefix->least ? length : prefix->least);
 }
 
-void sheaf__prefix_cache_set(sheaf__prefix_cache *prefix, const sheaf__prompt *p)
+void sheaf__prefix_cache_set(sheaf__prefix_cache *prefix, const sheaf__prompt *p, int64_t n)
 {
-    for (int64_t j = prefix->n; j < p->n; j++) {
+    for (int64_t j = prefix->n; j < n; j++) {
         prefix->ids[j] = p->ids[j];
         prefix->position[j] = sheaf__prompt_position(p, j);
         prefix->kind[j] = kind_at(p, j);
     }
-    prefix->n = p->n;
+    prefix->n = n;
 }
 
 void sheaf__prefix_cache_add(sheaf__prefix_cache *prefix, int32_t id, int32_t position)

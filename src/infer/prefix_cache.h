@@ -30,12 +30,15 @@ int64_t sheaf__prefix_cache_usable(const sheaf__prefix_cache *prefix, const shea
                                    const sheaf__prompt *prompt);
 int64_t sheaf__prefix_cache_reuse(sheaf__prefix_cache *prefix, const sheaf_config *config,
                                   const sheaf__prompt *prompt);
+/* sheaf__prompt_common_rows - how many rows at the start of a prompt, 0 to b->n - 1, are those of
+ * another, of prompts without pictures. */
+int64_t sheaf__prompt_common_rows(const sheaf__prompt *a, const sheaf__prompt *b);
 /* sheaf__prompt_seen_rows - rows up to the last one of its pictures, which are read and cached
  * together or not at all. */
 int64_t sheaf__prompt_seen_rows(const sheaf__prompt *prompt);
-/* sheaf__prefix_cache_set - records that the whole prompt is cached; _add: one more token at its
- * position. */
-void sheaf__prefix_cache_set(sheaf__prefix_cache *prefix, const sheaf__prompt *prompt);
+/* sheaf__prefix_cache_set - records that n rows of the prompt are cached, at least those that were;
+ * _add: one more token at its position. */
+void sheaf__prefix_cache_set(sheaf__prefix_cache *prefix, const sheaf__prompt *prompt, int64_t n);
 void sheaf__prefix_cache_add(sheaf__prefix_cache *prefix, int32_t id, int32_t position);
 /* sheaf__prefix_cache_release - frees all memory; it can be used again. */
 void sheaf__prefix_cache_release(sheaf__prefix_cache *prefix, sheaf__model *model);

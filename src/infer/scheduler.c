@@ -162,7 +162,7 @@ static void note_rows(sheaf__scheduler *e, sheaf__sequence *s, int64_t rows)
     const int64_t before = s->read;
     s->read += rows;
     if (s->read >= p->n && past->n < p->n)
-        sheaf__prefix_cache_set(past, p);
+        sheaf__prefix_cache_set(past, p, p->n);
     for (int64_t j = before > p->n ? before : p->n; j < s->read; j++)
         if (past->n == j)
             sheaf__prefix_cache_add(past, s->out->ids[j - p->n], sheaf__prompt_position(p, j));
@@ -208,6 +208,48 @@ static int64_t rows_at_once(const sheaf__scheduler *e, const sheaf__sequence *s)
     return left < most ? left : most;
 }
 
+/* Is most of a prompt in common worth a copy? Without chunks the rest is read beside others. */
+static bool is_most(const sheaf__scheduler *e, int64_t rows, const sheaf__prompt *p)
+{
+    return e->o.chunk > 0 ? rows > 0 : rows > 0 && 2 * rows >= p->n;
+}
+
+/* Rows that another place holds are not read. */
+static void copy_past(sheaf__scheduler *e, sheaf__sequence *s)
+{
+    place *own = &e->place[s->place];
+    struct sheaf__slots_copy copy = { .to = s->place, .rows = s->read };
+    for (int64_t i = 0; i < e->o.places; i++) {
+        const place *p = &e->place[i];
+        const int64_t rows = p == own || p->model != s->model || s->prompt->embed != NULL
+                                 ? 0
+                                 : sheaf__prefix_cache_usable(p->past, e->o.config, s->prompt);
+        if (rows > copy.rows)
+            copy = (struct sheaf__slots_copy){ s->place, i, rows };
+    }
+    if (copy.rows == s->read || !is_most(e, copy.rows, s->prompt))
+        return;
+    s->failed = sheaf__first_of(s->failed, e->o.copy(e->o.self, &copy));
+    s->over = s->failed != NULL;
+    if (s->over)
+        return;
+    sheaf__prefix_cache_set(own->past, s->prompt, copy.rows);
+    s->read = copy.rows;
+}
+
+/* Will it have most of its prompt from one that is read now? */
+static bool follows(const sheaf__scheduler *e, const sheaf__slots_pass *p,
+                    const sheaf__sequence *one)
+{
+    const bool copies = e->o.copy != NULL && !sheaf__rope_follows_length(e->o.config);
+    for (int64_t i = 0; i < p->n && copies; i++) {
+        const int64_t rows = sheaf__prompt_common_rows(p->of[i]->prompt, one->prompt);
+        if (rows > one->read && is_most(e, rows, one->prompt))
+            return true;
+    }
+    return false;
+}
+
 /* Reads some of the sequence that has waited longest for its first token; without chunks also all
  * that have as many rows cached. Was there one? */
 static bool read_some(sheaf__scheduler *e)
@@ -215,6 +257,8 @@ static bool read_some(sheaf__scheduler *e)
     sheaf__sequence *s = NULL;
     for (int64_t i = 0; i < e->o.places; i++) {
         sheaf__sequence *one = e->place[i].running;
+        if (e->o.copy != NULL && reads(one) && !one->again)
+            copy_past(e, one);
         if (reads(one) && (s == NULL || one->arrival < s->arrival))
             s = one;
     }
@@ -224,7 +268,8 @@ static bool read_some(sheaf__scheduler *e)
     e->pass[pass.n++] = s;
     for (int64_t i = 0; i < e->o.places && e->o.chunk == 0 && !s->again; i++) {
         sheaf__sequence *one = e->place[i].running;
-        if (one == s || !reads(one) || one->again || one->read != s->read || one->model != s->model)
+        if (one == s || !reads(one) || one->again || one->read != s->read ||
+            one->model != s->model || follows(e, &pass, one))
             continue;
         const int64_t rows = one->prompt->n - one->read;
         e->pass[pass.n++] = one;

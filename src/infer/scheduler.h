@@ -2,7 +2,8 @@
  * cache as those become free, are read, get one token each in every pass, and leave.
  *
  * It decides, on the leader alone, and runs nothing itself: slots.h computes a pass. A place
- * remembers its rows: a prompt that begins with them is read from there on. */
+ * remembers its rows: a prompt that begins with them is read from there on, in another place behind
+ * a copy of them. */
 #pragma once
 
 #include "infer/prefix_cache.h"
@@ -23,6 +24,9 @@ typedef struct sheaf__scheduler_options {
     bool (*ready)(sheaf__sequence *sequence);
     /* Runs a pass. A failure ends the sequences that took part in it. */
     sheaf_status *(*run)(void *self, const sheaf__slots_pass *pass);
+    /* Copies rows from place to place, so that what prompts have in common is read once; NULL: each
+     * is read whole. */
+    sheaf_status *(*copy)(void *self, const struct sheaf__slots_copy *copy);
     void *self;
 } sheaf__scheduler_options;
 

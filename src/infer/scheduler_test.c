@@ -12,6 +12,7 @@ typedef struct run {
     int64_t ends[MOST]; /* tokens after which an answer is over, by number */
     int64_t fails;      /* number of the pass that fails, from 1; 0: none */
     int64_t passes;
+    bool copies;
     sheaf_config config;
     sheaf__prompt prompt[MOST];
     sheaf__continuation out[MOST];
@@ -37,6 +38,14 @@ static sheaf_status *pass_of(void *self, const sheaf__slots_pass *p)
     return ++r->passes == r->fails ? sheaf_fail(SHEAF_E_IO, "a pass") : NULL;
 }
 
+/* "c1<0 4" copies 4 rows of 0's place to 1's. */
+static sheaf_status *copy_of(void *self, const struct sheaf__slots_copy *copy)
+{
+    run *r = self;
+    sheaf__text_add(&r->log, ", c%d<%d %d", (int)copy->to, (int)copy->from, (int)copy->rows);
+    return ++r->passes == r->fails ? sheaf_fail(SHEAF_E_IO, "a copy") : NULL;
+}
+
 /* Sequence i: a prompt of n tokens, `shared` of which others have, too. */
 static void prepare(run *r, int64_t i, int64_t n, int64_t shared, int64_t ends)
 {
@@ -58,14 +67,16 @@ static sheaf__scheduler *opened(run *r, int64_t places, int64_t chunk)
 {
     sheaf__scheduler *e;
     r->config = (sheaf_config){ .family = SHEAF_LLAMA };
-    CHECK_OK(sheaf__scheduler_open(&e, &(sheaf__scheduler_options){ .config = &r->config,
-                                                                    .models = 1,
-                                                                    .places = places,
-                                                                    .length = LENGTH,
-                                                                    .chunk = chunk,
-                                                                    .ready = may_begin,
-                                                                    .run = pass_of,
-                                                                    .self = r }));
+    CHECK_OK(
+        sheaf__scheduler_open(&e, &(sheaf__scheduler_options){ .config = &r->config,
+                                                               .models = 1,
+                                                               .places = places,
+                                                               .length = LENGTH,
+                                                               .chunk = chunk,
+                                                               .ready = may_begin,
+                                                               .run = pass_of,
+                                                               .copy = r->copies ? copy_of : NULL,
+                                                               .self = r }));
     return e;
 }
 
@@ -123,6 +134,30 @@ TEST(test_scheduler__what_a_place_holds_is_not_read_again)
     assert_int_equal(r.s[2].place, r.s[0].place);
     assert_int_equal(r.s[4].place, r.s[2].place);
     assert_int_equal(r.s[6].place, r.s[5].place); /* of equals the one that was free longer */
+}
+
+TEST(test_scheduler__what_prompts_have_in_common_is_read_once)
+{
+    static const struct {
+        int64_t chunk, fails;
+        const char *want;
+    } cases[] = {
+        { 0, 0, "r0+3 9, c1<0 8, c2<0 8, r1+2 1, d0+1+2" }, /* two of 3's rows are too few */
+        { 0, 2, "r0+3 9, c1<0 8, c2<0 8, r2 1, d0+2" },
+        { 5, 0, "r0 5, r0 4, d0, c1<0 8, c2<0 8, c3<0 2, r1 1, d1, r2 1, d2, r3 5, r3 2" },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        run r = { .copies = true, .fails = cases[i].fails };
+        for (int k = 0; k < 3; k++)
+            prepare(&r, k, 9, 9, 2);
+        prepare(&r, 3, 9, 2, 1);
+        sheaf__scheduler *e = opened(&r, 4, cases[i].chunk);
+        for (int k = 0; k < 4; k++)
+            sheaf__scheduler_add(e, &r.s[k]);
+        finish(&r, e, cases[i].want);
+        if (cases[i].fails > 0)
+            CHECK_FAILS(r.s[1].failed, SHEAF_E_IO, "a copy");
+    }
 }
 
 TEST(test_scheduler__a_failed_pass_ends_those_that_took_part)

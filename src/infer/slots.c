@@ -368,9 +368,27 @@ sheaf_status *sheaf__slots_run(sheaf__slots *slots, const sheaf__slots_pass *pas
     return settle(slots, TRY(st, compute(slots)));
 }
 
+static void copy_rows(const sheaf__slots *slots, const struct sheaf__slots_copy *copy)
+{
+    sheaf__kv_cache_copy(slots->kv_cache, slots->model, copy->to, copy->from, copy->rows);
+}
+
+sheaf_status *sheaf__slots_copy(sheaf__slots *slots, const struct sheaf__slots_copy *copy)
+{
+    sheaf__order order = { .kind = SHEAF__ORDER_COPY, .copy = *copy };
+    sheaf_status *st = sheaf__lead_send(slots->model->context, &order, NULL);
+    if (st == NULL)
+        copy_rows(slots, copy);
+    return sheaf__lead_settle(slots->model->context, st);
+}
+
 sheaf_status *sheaf__slots_obey(sheaf__slots *slots, sheaf__order *order, char *bytes)
 {
     sheaf__picture *const before = slots->image.picture;
+    if (order->kind == SHEAF__ORDER_COPY) {
+        copy_rows(slots, &order->copy);
+        return NULL;
+    }
     slots->step = order->step;
     slots->image = order->step.image;
     slots->image.picture = before;

@@ -66,4 +66,6 @@ typedef struct sheaf__slots_pass {
 /* sheaf__slots_run - by the leader; the others receive the order, which sheaf__slots_obey() takes.
  * The caller then counts the rows in sequence->read. A failure is settled (lead.h). */
 sheaf_status *sheaf__slots_run(sheaf__slots *slots, const sheaf__slots_pass *pass);
+/* sheaf__slots_copy - by the leader: rows that are cached in one place, of text, are in another. */
+sheaf_status *sheaf__slots_copy(sheaf__slots *slots, const struct sheaf__slots_copy *copy);
 sheaf_status *sheaf__slots_obey(sheaf__slots *slots, sheaf__order *order, char *bytes);

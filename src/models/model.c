@@ -4,6 +4,7 @@
 
 #include "ops/attention/attention.h"
 #include "ops/offload.h"
+#include "tape/rows.h"
 #include "tape/transfer.h"
 #include "tape/scaled.h"
 
@@ -215,6 +216,22 @@ sheaf_status *sheaf__kv_cache_new(sheaf__kv_cache *out, sheaf__model *m, int64_t
     }
     return sheaf_in(st, "cache of %lld positions for %lld sequences", (long long)length,
                     (long long)batch);
+}
+
+void sheaf__kv_cache_copy(const sheaf__kv_cache *kv_cache, const sheaf__model *m, int64_t to,
+                          int64_t from, int64_t rows)
+{
+    const int64_t wide = m->schema->config.head_dim;
+    for (int64_t i = m->first_layer; i < m->end_layer; i++) {
+        const sheaf__cache *c = &kv_cache->self[i];
+        const int64_t each = c->length * wide,
+                      heads = m->layer[i].expert[SHEAF__TEXT].k.owned / wide;
+        const size_t size = (size_t)(heads * each) * sheaf_dtype_bytes(m->context->dtype);
+        char *const of[] = { c->k, c->v };
+        for (int k = 0; k < 2; k++)
+            sheaf__copy_box(m->context, of[k] + (size_t)to * size, each,
+                            of[k] + (size_t)from * size, each, heads, rows * wide);
+    }
 }
 
 void sheaf__kv_cache_release(sheaf__kv_cache *kv_cache, sheaf__model *m)

@@ -219,6 +219,9 @@ void sheaf__model_record(sheaf__model *model, sheaf__tape *tape, const sheaf__pa
 sheaf_status *sheaf__kv_cache_new(sheaf__kv_cache *out, sheaf__model *model, int64_t batch,
                                   int64_t length);
 void sheaf__kv_cache_release(sheaf__kv_cache *kv_cache, sheaf__model *model);
+/* sheaf__kv_cache_copy - the first rows of sequence `from` become those of `to`: of text. */
+void sheaf__kv_cache_copy(const sheaf__kv_cache *kv_cache, const sheaf__model *model, int64_t to,
+                          int64_t from, int64_t rows);
 
 /* sheaf__image_cache_new - empty, for these pictures; allocates nothing on ranks without the
  * towers. Release also after a failure. */

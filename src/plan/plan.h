@@ -67,6 +67,7 @@ typedef struct sheaf_plan_generation {
     int64_t batch, seq;             /* sequences together; positions of prompt and answer */
     int64_t prompt;                 /* of these, the prompt's; 0: all of them */
     sheaf__picture_counts pictures; /* of all sequences */
+    int64_t distinct; /* prompts among them, each read once; 0: as many as sequences */
     /* Gets the first rank's work: for all prompts, and for a token of each sequence in the middle
      * of its answer, instead of the last; may be NULL. */
     struct sheaf_plan_passes {

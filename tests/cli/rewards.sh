@@ -169,7 +169,7 @@ check "which ends with it" eval '! pgrep -f "sleep 60.$$"'
 unsampled "blanks around a rule" 0 '' "${online[@]}" --generations 2 --reward ' exact ; regex:a '
 rm -rf "$work/no"
 for like in 'regexp:a' 'Exact' 'exact:a' 'exact;;seq 4'; do
-    runs "no rule: $like" 2 '--reward .*expected: exact, regex:PATTERN or a command' "${online[@]}" --generations 2 --reward "$like"
+    runs "no rule: $like" 2 '--reward .*expected: exact, regex:PATTERN, a reward model.s folder or a command' "${online[@]}" --generations 2 --reward "$like"
 done
 runs "no pattern" 2 '--reward .*expected: an extended regular expression' "${online[@]}" --generations 2 --reward 'regex:('
 runs "a weight for two" 2 '--reward-weights .*expected: a number for each' "${online[@]}" --generations 2 --reward 'exact;true' --reward-weights 1
