@@ -334,16 +334,21 @@ void sheaf__http_error_json(sheaf_text *to, const char *type, const char *code,
                  { "found", sheaf_status_found(st) },
                  { "try", sheaf_status_try(st) } };
     sheaf_text message = { 0 };
+    const char *where = part[0].text;
+    const bool names = *where == '`' || *where == '\''; /* a field of the request */
+    const char *end = names ? strchr(where + 1, *where) : NULL;
+    char *param = end == NULL ? NULL : strndup(where + 1, (size_t)(end - where) - 1);
     for (size_t i = 0; i < 4; i++)
         if (part[i].text[0] != '\0')
             sheaf__text_add(&message, i == 0 ? "%.0s%s" : "; %s: %s", part[i].name, part[i].text);
     sheaf_json_writer j = { .text = *to };
     sheaf__json_put(
         &j, "{ error:{ message:s type:s param:s code:s where:s expected:s found:s try:s } }",
-        message.at == NULL ? "" : message.at, type, (char *)NULL, code, part[0].text, part[1].text,
+        message.at == NULL ? "" : message.at, type, param, code, part[0].text, part[1].text,
         part[2].text, part[3].text);
     sheaf__text_add(&j.text, "\n");
     *to = j.text;
+    free(param);
     sheaf__text_release(&message);
 }
 

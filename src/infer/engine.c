@@ -224,6 +224,7 @@ static sheaf_status *prepare(sheaf__engine_request *q, sheaf__engine *e)
         st = prompt[i].n < positions
                  ? sheaf__batch_images_check(e->model[q->model], &prompt[i], i, &how.generate)
                  : no_room(&prompt[i], positions);
+        q->too_long = prompt[i].n >= positions;
         most = positions - prompt[i].n > most ? positions - prompt[i].n : most;
     }
     how.generate.max_new = how.generate.max_new < most ? how.generate.max_new : most;

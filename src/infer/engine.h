@@ -45,6 +45,7 @@ typedef struct sheaf__engine_request {
     sheaf__sequence *s; /* [answers.count] */
     sheaf__decoding pictures;
     double arrived;
+    bool too_long;       /* the prompt leaves no room for an answer */
     bool waits, dropped; /* waits: it counts among those that wait */
     struct sheaf__engine *engine;
     struct sheaf__engine_request *next;

@@ -689,7 +689,10 @@ void sheaf__reply(sheaf__exchange *x, sheaf__engine *engine, const sheaf__served
     TRY(st, sheaf__engine_submit(&full, engine, &r->submitted));
     if (st == NULL && !full)
         return; /* r is the engine's */
-    if (st != NULL) {
+    if (st != NULL && r->submitted.too_long) {
+        sheaf__http_error(x, 400, "invalid_request_error", "context_length_exceeded", st);
+        sheaf_status_free(st);
+    } else if (st != NULL) {
         sheaf__reply_error(x, st);
     } else {
         st = sheaf_try_this(sheaf_expected(sheaf_fail(SHEAF_E_STOPPED, "questions"),

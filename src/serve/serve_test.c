@@ -137,7 +137,7 @@ static const struct {
       "'adapter': false, 'chat': true, 'pictures': 0, 'positions': ",
       "" },
     { "GET /v1/models/owner/gpt%2f4 ", 404,
-      "'type': 'invalid_request_error'*'code': 'model_not_found'*bytes", "" },
+      "'type': 'invalid_request_error'*'param': 'model'*'code': 'model_not_found'*bytes", "" },
     { "GET /v1/models/ ", 404, "model_not_found", "" },
     { "POST /v1/models/bytes {}", 405, "GET", "" },
     { "POST /v1/embeddings {}", 404, "/v1/chat/completions", "" },
@@ -206,7 +206,7 @@ TEST(test_serve__a_request_has_its_size)
         const char *part;
     } sizes[] = {
         { 298, 200, "\"completion_tokens\": 1" },
-        { 299, 400, "positions" },
+        { 299, 400, "\"code\": \"context_length_exceeded\"" },
         { 9900, 400, "positions" },
         { 10000, 413, "at most 10000 bytes" },
     };
