@@ -5,7 +5,7 @@
  * are tiny or not finite go the slow way: vectors flush what is denormal.
  *
  * The file that includes it defines NAME(x), LANES and
- *   vec ivec MUL ADD SUB SPLAT(x) ILOAD(p)
+ *   vec ivec MUL FMA(a, b, c) SUB SPLAT(x) LOAD(p) ILOAD(p)
  *   SHIFT(i, n) NEXT(i, n)        NEXT by a number that the compiler knows
  *   TWICE(p)                      LANES / 2 words, each in two lanes; in the second one its upper
  *                                 half is lowest
@@ -41,6 +41,16 @@ typedef struct held {
     int64_t next;
 } held;
 
+/* Scales lie between codes, and there the processor by itself loses the stream: what lies at the
+ * same place of the next panel's cell. */
+static inline __attribute__((always_inline)) void ask(const mm_cell *c, const void *at,
+                                                      const int64_t bytes)
+{
+    enum { LINE = 64 };
+    UNROLL for (int64_t i = 0; i < bytes; i += LINE)
+        __builtin_prefetch((const char *)at + c->l->cell + i, 0, 3);
+}
+
 static inline __attribute__((always_inline)) bool hold(held *h, mm_cell *c, int64_t col,
                                                        const todo *d, const way way)
 {
@@ -52,11 +62,14 @@ static inline __attribute__((always_inline)) bool hold(held *h, mm_cell *c, int6
         return true;
     }
     h->next = sheaf__mm_cell_scales(&s, c, col);
+    ask(c, s.scale[0], MM_PANEL * sizeof *s.scale[0] * (IS_ADDED(way) ? 2 : 1));
     INTERLEAVE(h->scale, s.scale[0], s.scale[1]);
     if (way == ZEROED || IS_ADDED(way))
         INTERLEAVE(h->other, s.other[0], s.other[1]);
-    UNROLL for (int v = 0; v < VECTORS; v++) ordinary &=
-        ORDINARY(h->scale[v]) && (!IS_ADDED(way) || ORDINARY(h->other[v]));
+    for (int side = 0; side < 1 + (s.scale[1] != s.scale[0]); side++)
+        UNROLL for (int v = 0; v < VECTORS / 2; v++) ordinary &=
+            ORDINARY(LOAD(s.scale[side] + v * LANES)) &&
+            (!IS_ADDED(way) || ORDINARY(LOAD(s.other[side] + v * LANES)));
     return ordinary;
 }
 
@@ -76,9 +89,8 @@ step(uint32_t *to, const ivec words[VECTORS], const held *h, const table *t, con
         x[v] = number(words[v], t, way);
         if (way == ZEROED)
             x[v] = SUB(x[v], h->other[v]);
-        x[v] = MUL(x[v], h->scale[v]);
-        if (IS_ADDED(way))
-            x[v] = ADD(x[v], h->other[v]);
+        /* Products to which something is added are exact: whole numbers and scales of 17 bits. */
+        x[v] = IS_ADDED(way) ? FMA(x[v], h->scale[v], h->other[v]) : MUL(x[v], h->scale[v]);
         if (between)
             x[v] = THROUGH(x[v], d->between);
     }
@@ -95,16 +107,6 @@ static inline __attribute__((always_inline)) ivec codes_of(const mm_cell *c, int
 {
     const uint32_t *unit = c->codes + col / MM_UNIT * MM_PANEL * (BITS(way) / 4);
     return BITS(way) == 4 ? TWICE(unit + v * LANES / 2) : ILOAD(unit + v * LANES);
-}
-
-/* Scales lie between codes, and there the processor by itself loses the stream. */
-static inline __attribute__((always_inline)) void ask_codes(const mm_cell *c, int64_t col,
-                                                            const way way)
-{
-    enum { AHEAD = 2048, LINE = 64 };
-    const int64_t unit = MM_PANEL * BITS(way); /* bytes */
-    const char *at = (const char *)c->codes + col / MM_UNIT * unit + AHEAD;
-    UNROLL for (int64_t i = 0; i < unit; i += LINE) __builtin_prefetch(at + i, 0, 3);
 }
 
 /* Column `col` and, unless it is the last one, the next. */
@@ -140,7 +142,7 @@ expand(mm_cell *c, const todo *d, const way way, const sheaf_dtype dtype, const 
             continue;
         }
         ivec words[VECTORS];
-        ask_codes(c, col, way);
+        ask(c, c->codes + col / MM_UNIT * MM_PANEL * (BITS(way) / 4), MM_PANEL * BITS(way));
         UNROLL for (int v = 0; v < VECTORS; v++) words[v] = codes_of(c, col, v, way);
         UNROLL for (int s = 0; s < MM_UNIT / 2; s++)
         {

@@ -2,9 +2,10 @@
 #include "ops/matmul/matmul_private.h"
 
 /* The kernels compiled for `isa`, whose tiles have `most` rows; `words` between rows of A. */
-#define ENGINE(isa, words, most)                                                                   \
+#define ENGINE(isa, words, most) ENGINE_OF(isa, words, most, isa##_values)
+#define ENGINE_OF(isa, words, most, of_codes)                                                      \
     .run = mm_run_##isa, .copy = mm_copy_##isa, .stride = (words), .rows = (most),                 \
-    .values = isa##_values
+    .values = (of_codes)
 #define avx2_values mm_values_avx2
 #define avx2tiles_values mm_values_avx2
 #define avx512_values mm_values_avx512
@@ -34,12 +35,17 @@ static const mm_engine avx512_f32 = { ENGINE(avx512, MM_STRIDE_F32, 14), OUTER_5
 static const mm_engine avx512_stream = { ENGINE(avx512stream, MM_STRIDE_F32, 14), OUTER_512,
                                          .most_unasked = 14 };
 static const mm_engine avx512_f16 = { ENGINE(avx512, MM_STRIDE_F32, 14) };
-static const mm_engine avx512_spread = { ENGINE(avx512, MM_STRIDE_F32, 14), SPREAD(8, 128),
-                                         CODES(4), TAKES(8, 8) };
+#define SPREAD_512 SPREAD(8, 128), CODES(4), TAKES(8, 8)
+static const mm_engine avx512_spread = { ENGINE(avx512, MM_STRIDE_F32, 14), SPREAD_512 };
 static const mm_engine avx512_pairs = { ENGINE(avx512bf16, MM_STRIDE_PAIRS, 14), .direct = 12,
                                         .most_unasked = 14, TAKES(8, 8), CODES(4) };
-static const mm_engine avx512_tiles = { ENGINE(avx512tiles, MM_STRIDE_F32, 7), SPREAD(3, 48),
-                                        CODES(3) };
+#define TILES_512 SPREAD(3, 48), CODES(3)
+static const mm_engine avx512_tiles = { ENGINE(avx512tiles, MM_STRIDE_F32, 7), TILES_512 };
+/* Where vdpbf16ps is slow or not the order, the instruction that rounds is fast all the same. */
+static const mm_engine amx_spread = { ENGINE_OF(avx512, MM_STRIDE_F32, 14, mm_values_avx512bf16),
+                                      SPREAD_512 };
+static const mm_engine amx_few = { ENGINE_OF(avx512tiles, MM_STRIDE_F32, 7, mm_values_avx512bf16),
+                                   TILES_512 };
 /* Sums of 512 rows and columns and a stretch of B stay in a second-level cache of 2 MB: one thread
  * is slower with 1024 rows. More threads have areas of no more anyway. */
 static const mm_engine amx_tiles = { .run = mm_run_amx,
@@ -91,10 +97,10 @@ const mm_isa sheaf__mm_avx512 = { "avx512",      &avx512_f32, &avx512_f16,    &a
                                   &avx512_tiles, NULL,        MMA(avx512_mma) };
 const mm_isa sheaf__mm_avx512bf16 = { "avx512bf16",  &avx512_stream, &avx512_f16,    &avx512_pairs,
                                       &avx512_tiles, NULL,           MMA(avx512_mma) };
-const mm_isa sheaf__mm_amx = { "amx",      &avx512_f32,   &avx512_f16,    &avx512_spread,
-                               &amx_tiles, &avx512_tiles, MMA(avx512_mma) };
-static const mm_isa amx_pairs = { "amx",      &avx512_f32,   &avx512_f16,    &avx512_pairs,
-                                  &amx_tiles, &avx512_tiles, MMA(avx512_mma) };
+const mm_isa sheaf__mm_amx = { "amx",      &avx512_f32, &avx512_f16,    &amx_spread,
+                               &amx_tiles, &amx_few,    MMA(avx512_mma) };
+static const mm_isa amx_pairs = { "amx",      &avx512_f32, &avx512_f16,    &avx512_pairs,
+                                  &amx_tiles, &amx_few,    MMA(avx512_mma) };
 
 const mm_isa *sheaf__mm_isa_for(const char *isa, sheaf__units units)
 {

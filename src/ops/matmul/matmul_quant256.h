@@ -15,8 +15,9 @@ typedef struct table {
     __m256 low, high;
 } table;
 #define MUL(a, b) _mm256_mul_ps(a, b)
-#define ADD(a, b) _mm256_add_ps(a, b)
+#define FMA(a, b, c) _mm256_fmadd_ps(a, b, c)
 #define SUB(a, b) _mm256_sub_ps(a, b)
+#define LOAD(p) _mm256_loadu_ps(p)
 #define ILOAD(p) _mm256_loadu_si256((const __m256i *)(p))
 #define SPLAT(x) _mm256_set1_ps(x)
 #define SHIFT(i, n) _mm256_srl_epi32(i, _mm_cvtsi32_si128(n))

@@ -13,8 +13,9 @@ typedef __m512 vec;
 typedef __m512i ivec;
 typedef __m512 table;
 #define MUL(a, b) _mm512_mul_ps(a, b)
-#define ADD(a, b) _mm512_add_ps(a, b)
+#define FMA(a, b, c) _mm512_fmadd_ps(a, b, c)
 #define SUB(a, b) _mm512_sub_ps(a, b)
+#define LOAD(p) _mm512_loadu_ps(p)
 #define ILOAD(p) _mm512_loadu_si512(p)
 #define SPLAT(x) _mm512_set1_ps(x)
 #define SHIFT(i, n) _mm512_srl_epi32(i, _mm_cvtsi32_si128(n))
@@ -25,8 +26,10 @@ typedef __m512 table;
 
 static inline __m512i TWICE(const uint32_t *p)
 {
-    const __m512i x = _mm512_cvtepu32_epi64(_mm256_loadu_si256((const __m256i *)p));
-    return _mm512_or_si512(x, _mm512_slli_epi64(x, 16));
+    const __m512i halves = _mm512_set_epi16(15, 15, 14, 14, 13, 13, 12, 12, 11, 11, 10, 10, 9, 9, 8,
+                                            8, 7, 7, 6, 6, 5, 5, 4, 4, 3, 3, 2, 2, 1, 1, 0, 0);
+    return _mm512_permutexvar_epi16(halves,
+                                    _mm512_castsi256_si512(_mm256_loadu_si256((const __m256i *)p)));
 }
 
 /* The smallest ones are eighths of 2^-6; no denormal number is met on the way. */

@@ -78,7 +78,7 @@ static form random_form(void)
     f.q.doubled = f.q.grouping == SHEAF__GROUPS_FLAT && below(2);
     f.q.blocks = !f.q.zeros && !f.q.doubled && below(3) == 0;
     f.q.added = f.q.blocks && f.q.grouping != SHEAF__GROUPS_INDEXED &&
-                f.q.codes != SHEAF__F8_E4M3 && below(4) > 0;
+                (f.q.codes == SHEAF__UINT4 || f.q.codes == SHEAF__INT8) && below(4) > 0;
     if (f.q.grouping == SHEAF__GROUPS_OF_ROW && below(4) == 0)
         f.q.block = 0;
     if (f.q.grouping == SHEAF__GROUPS_INDEXED) {
@@ -138,6 +138,8 @@ static tensor random_tensor(const form *f, kind kind)
         t.zero[i] = (uint8_t)below(17);
         t.code[i] = (uint8_t)below(256);
         t.scale[i] = random_scale(kind);
+        if (q->added) /* of 17 bits, as ggml's are */
+            t.scale[i] = sheaf__float(sheaf__bits(t.scale[i]) & 0xffffff80);
         t.added[i] = below(5) ? -random_scale(kind) : 0;
         if (q->doubled) {
             const float product = t.map[t.code[i]] * t.nested[i / 256];
