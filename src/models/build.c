@@ -126,9 +126,11 @@ static const sheaf__quant *form_of(const sheaf__model *m, const sheaf_tensor *t)
 {
     if (m->options.forms == NULL || t->role == SHEAF_EMBED || !is_frozen(m, t))
         return NULL;
-    /* Answers read every weight for each token: ggml's blocks are slower so than plain ones. */
-    return m->options.backward ? sheaf__source_held(m->options.forms, t->name)
-                               : sheaf__source_form(m->options.forms, t->name);
+    const sheaf__quant *held = sheaf__source_held(m->options.forms, t->name);
+    /* Blocks are values for answers, too; codes of 4 bits in groups are not (docs/contract.md). */
+    return held == NULL || m->options.backward || held->added || sheaf__code_bits(held->codes) == 8
+               ? held
+               : sheaf__source_form(m->options.forms, t->name);
 }
 
 /* ---- LoRA ---- */

@@ -60,7 +60,8 @@ void sheaf__count_special(sheaf__special *to, const void *data, size_t bytes, sh
 void sheaf__count_part(sheaf__special *to, const sheaf__coded *q, int part, const void *data,
                        size_t bytes)
 {
-    const bool exponents = part == SHEAF__SCALES_PART && q->form.codes == SHEAF__E2M1;
+    const bool exponents =
+        part == SHEAF__SCALES_PART && (q->packing->scale_types >> SHEAF_F8_E8M0 & 1) != 0;
     const sheaf_dtype dtype = exponents ? SHEAF_F8_E8M0 : q->part[part].entry.dtype;
     const bool sizes = q->packing->sizes;
     int64_t negative = 0;

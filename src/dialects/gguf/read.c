@@ -251,11 +251,10 @@ static sheaf_status *note_blocks(sheaf_catalog *c, const sheaf__gguf *file)
     sheaf_status *st =
         types.failed
             ? sheaf__no_memory(c->root)
-            : sheaf__note(
-                  c, "dtype", file->path, "", "", "",
-                  "%" PRId64 " of %" PRId64 " tensors are stored in blocks (%s): linear "
-                  "layers stay codes in memory while an adapter is trained, else they are dequantised",
-                  all, file->ntensors, types.at);
+            : sheaf__note(c, "dtype", file->path, "", "", "",
+                          "%" PRId64 " of %" PRId64 " tensors are stored in blocks (%s): linear "
+                          "layers stay codes in memory, unless they are trained",
+                          all, file->ntensors, types.at);
     sheaf__text_release(&types);
     return st;
 }
