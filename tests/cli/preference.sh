@@ -302,12 +302,14 @@ cat >"$work/seen.jsonl" <<'END'
 END
 sed -E -e '1s/\{/{"sheaf_tokenizer": "bytes",/' -e 's/"vocab_size": *[0-9]+/"vocab_size": 350/' -e 's/"max_position_embeddings": *[0-9]+/"max_position_embeddings": 2048/' \
     -e 's/"((vision_start|vision_end|image|video)_token_id": *)/"\13/' "$SHEAF_SOURCE_ROOT/tests/data/successors/qwen2_5_vl/hf/config.json" >"$work/qwen2_5_vl-tiny"
-for spec in cogvlm-tiny minicpmv-tiny qwen2_5_vl-tiny; do
+declare -A recipe=([cogvlm-tiny]=cogvlm-lora-clean [minicpmv-tiny]=minicpmv-lora [qwen2_5_vl-tiny]=qwenvl-lora)
+for spec in "${!recipe[@]}"; do
     of=$spec
     [ ! -e "$work/$spec" ] || of=$work/$spec
     check "$spec" "$sheaf" init "$of" "$work/$spec.model" --seed 1 --quiet
     data=(--model "$work/$spec.model" --data "$work/shown.jsonl")
-    alike "$spec: pairs with pictures" --objective dpo --steps 3 --micro-batch 2 --accumulate 2 --lr 1e-2 -- "--tp 2" "--tp 3 --dp 2 --keep-activations none"
+    alike "$spec: pairs with pictures" --objective dpo --steps 3 --micro-batch 2 --accumulate 2 --lr 1e-2 -- "--tp 2" "--tp 3 --dp 2 --keep-activations none" "--tp 2 --keep-activations pairs"
+    SHEAF_RECIPES=$SHEAF_SOURCE_ROOT/recipes runs "$spec: by a recipe for answers" 0 'all ranks in one process' plan "${data[@]}" --recipe "${recipe[$spec]}" --objective dpo --seq 512
     data=(--model "$work/$spec.model" --data "$work/seen.jsonl")
     alike "$spec: judged ones" --objective kto --beta 1 --steps 3 --micro-batch 3 --accumulate 2 --lr 1e-2 -- "--tp 3" "--dp 2"
     check "$spec: the drift of one answer is the reward" near "$(metric one 3 kl)" "$(metric one 3 rewards/chosen)" 1e-12
