@@ -373,6 +373,8 @@ check "as a step of all weights" scored other "$work/other/checkpoints/step-0000
 check "merged" "$sheaf" merge "$model" "$work/one/adapter" "$work/merged"
 check "into transformers' class" grep -q 'LlamaForSequenceClassification' "$work/merged/config.json"
 runs "sound, so without the head of the base" 0 sound verify "$work/merged"
+runs "it has no form in GGUF" 3 'a text model that llama.cpp has.*found: +a reward model of .*--to hf' convert "$work/merged" "$work/merged.gguf" --to gguf
+absent "and none is written" "$work/merged.gguf"
 runs "it gives no logits" 2 'save-logits.*a reward model' eval --model "$work/merged" --data "$work/pairs.jsonl" --save-logits "$work/zeros"
 check "it scores" evaluated "$work/merged" "$work/pairs.jsonl" --objective reward
 check "as base and adapter do" near "$(sed -n 's/^loss \([0-9.]*\),.*/\1/p' "$work/stdout")" "$(evals one | cut -d' ' -f1)" 2e-6
