@@ -120,15 +120,15 @@ while read -r flags; do # shellcheck disable=SC2086
 done <<END
 --method lora --lora-rank 8 --lora-targets all-linear --micro-batch 8 --dtype float32 --threads 2
 --method lora --lora-rank 8 --lora-targets all-linear --micro-batch 8 --dtype bfloat16 --threads 2 --tp 3
---method lora --lora-rank 8 --lora-targets all-linear --micro-batch 4 --dtype bfloat16 --sums pairs --threads 2
 --method full --micro-batch 4 --dtype float32 --threads 2 --tp 2
+--method full --micro-batch 2 --accumulate 4 --accumulators 4 --dtype bfloat16 --threads 2 --dp 4${SHEAF_SOAK:+
+--method lora --lora-rank 8 --lora-targets all-linear --micro-batch 4 --dtype bfloat16 --sums pairs --threads 2
 --method lora --lora-rank 8 --lora-targets all-linear --micro-batch 8 --dtype float16 --threads 2 --tp 2
---method full --micro-batch 2 --accumulate 4 --accumulators 4 --dtype bfloat16 --threads 2 --dp 4
-${SHEAF_SOAK:+--method full --micro-batch 2 --accumulate 4 --accumulators 2 --dtype float32 --threads 2 --dp 2 --tp 2
-}--method lora --lora-rank 8 --lora-targets all-linear --micro-batch 4 --accumulate 4 --dtype bfloat16 --threads 2 --dp 2
+--method full --micro-batch 2 --accumulate 4 --accumulators 2 --dtype float32 --threads 2 --dp 2 --tp 2
+--method lora --lora-rank 8 --lora-targets all-linear --micro-batch 4 --accumulate 4 --dtype bfloat16 --threads 2 --dp 2}
 END
 make_deep "$work/deep" || fail "init of a deep model"
-for how in "--lora-targets all-linear --tp 4" "--method head --tp 8"; do # shellcheck disable=SC2086
+for how in "--lora-targets all-linear --tp 4" ${SHEAF_SOAK:+"--method head --tp 8"}; do # shellcheck disable=SC2086
     check "planned and measured: 32 layers, $how" predicted "$work/deep" "$work/tokens.jsonl" --micro-batch 2 --threads 2 $how
 done
 groups=(plan --model "$work/mini" --method full --micro-batch 1 --accumulate 4 --seq 64)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # --objective: pairs of answers. The same bytes on every number of ranks and groups, with what is offloaded or recomputed, and
-# across a stop; which reference; what an evaluation reports; what does not go together; memory as planned.
+# across a stop; which reference; what an evaluation reports; what does not go together; memory as planned. SHEAF_SOAK=1: more peaks.
 . "$(dirname "$0")/lib.sh"
 . "$SHEAF_SOURCE_ROOT/tests/plan_peak.sh"
 
@@ -40,20 +40,18 @@ alike() {
         check "$name, $way: the same losses" test "$(metric one 1,3 loss)" = "$(metric other 1,3 loss)" -a -n "$(metric one 3 loss)"
     done
 }
-alike "dpo" --objective dpo --beta 0.5 -- "--tp 2" "--tp 3 --threads 4" "--dp 2" "--tp 2 --dp 4" "--isa avx2" "--keep-activations none" \
-    "--keep-activations pairs" "--tp 2 --dp 2 --keep-activations pairs" "--keep-activations pairs --offload moments" \
-    "--offload weights,moments,activations" "--tp 2 --offload activations"
+alike "dpo" --objective dpo --beta 0.5 -- "--tp 3 --threads 4 --keep-activations none" "--dp 2 --isa avx2" "--tp 2 --dp 2 --keep-activations pairs" "--tp 2 --dp 4 --offload weights,moments,activations"
 check "it learns" awk -v first="$(metric one 1 loss)" -v last="$(metric one 3 loss)" 'BEGIN { exit !(first > 0.6931 && first < 0.6932 && last < 0.6) }'
-alike "losses that are added, in bfloat16" --objective dpo --loss-type sigmoid,sft --loss-weights 1,0.5 --ld-alpha 0.5 --dtype bfloat16 -- "--tp 2" "--dp 2 --keep-activations none" "--tp 3 --keep-activations pairs"
+alike "losses that are added, in bfloat16" --objective dpo --loss-type sigmoid,sft --loss-weights 1,0.5 --ld-alpha 0.5 --dtype bfloat16 -- "--tp 2 --dp 2 --keep-activations none" "--tp 3 --keep-activations pairs"
 alike "simpo of all weights" --objective simpo --method full --accumulators 2 --cpo-alpha 0.5 -- "--tp 3" "--dp 2 --keep-activations pairs --offload moments"
 alike "rows of like length" --objective ipo --group-by-length -- "--tp 2"
-alike "wpo" --objective dpo --use-weighting --f-divergence-type js_divergence -- "--tp 3" "--tp 2 --dp 2 --keep-activations none"
+alike "wpo" --objective dpo --use-weighting --f-divergence-type js_divergence -- "--tp 3 --dp 2 --keep-activations none"
 alike "orpo" --objective orpo -- "--tp 2 --dp 2"
 awk 'NR % 3 { sub(/"chosen"/, "\"completion\""); sub(/, "rejected".*/, ", \"label\": true}") }
     NR % 3 == 0 { sub(/"chosen": "[^"]*", "rejected"/, "\"completion\""); sub(/}$/, ", \"label\": false}") }
     { print }' "$work/pairs.jsonl" >"$work/judged.jsonl"
 data=(--model "$model" --data "$work/judged.jsonl")
-alike "kto" --objective kto --undesirable-weight 2 --shuffle -- "--tp 3" "--dp 2" "--tp 2 --dp 4 --keep-activations none"
+alike "kto" --objective kto --undesirable-weight 2 --shuffle -- "--dp 2" "--tp 3 --dp 4 --keep-activations none"
 check "its numbers have the drift" grep -q '"rewards/margins": .*"kl": ' "$work/one/metrics.jsonl"
 check "kto is stopped" eval 'run half --objective kto --undesirable-weight 2 --save-every 1 --max-time 0.0001 >/dev/null || test $? = 3'
 runs "and goes on" 0 'step 3/3' train --out "$work/half" --resume --max-time 0 --tp 2
@@ -67,7 +65,7 @@ data=(--model "$model" --data "$work/apart.jsonl")
 check "which are these" eval 'run other --objective kto --steps 1 --micro-batch 48 --no-shuffle && equal one other'
 sed 's/"prompt"/"margin": 0.5, &/' "$work/pairs.jsonl" >"$work/margins.jsonl"
 data=(--model "$model" --data "$work/margins.jsonl")
-alike "reward" --objective reward --center-rewards-coefficient 0.01 -- "--tp 2" "--tp 3 --threads 4" "--dp 2" "--tp 2 --dp 4 --keep-activations none" "--offload weights"
+alike "reward" --objective reward --center-rewards-coefficient 0.01 -- "--tp 3 --threads 4 --offload weights" "--dp 2" "--tp 2 --dp 4 --keep-activations none"
 check "in bfloat16" run one --objective reward --dtype bfloat16
 check "of all weights" run whole --objective reward --method full --accumulators 2
 check "on ranks and groups" run other --objective reward --method full --accumulators 2 --tp 3 --dp 2
@@ -234,7 +232,7 @@ sys.exit(json.loads(sys.argv[1])["eval_" + sys.argv[3]] != json.loads(sys.argv[2
 END
     done
 }
-for way in "" "--tp 2" "--tp 3" "--tp 2 --dp 2" "--place 1,1"; do
+for way in "" "--tp 3 --dp 2" "--place 1,1"; do
     # shellcheck disable=SC2086
     check "eval, beta of the run: $way" as_trained one "$work/pairs.jsonl" --objective dpo $way
 done
@@ -255,7 +253,7 @@ check "whose reference is where it began" as_trained other "$work/pairs.jsonl" -
 check "or the base, by name" eval '! as_trained other "$work/pairs.jsonl" --objective dpo --reference base >/dev/null'
 sure=(--use-weighting --f-divergence-type alpha_divergence --f-alpha-divergence-coef 0.3)
 check "of pairs that count by how sure the model is, by another divergence" run other --objective dpo "${sure[@]}" --eval-data "$work/pairs.jsonl"
-for way in "" "--tp 3" "--tp 2 --dp 2"; do
+for way in "" "--tp 3 --dp 2"; do
     # shellcheck disable=SC2086
     check "as the run had it: $way" as_trained other "$work/pairs.jsonl" --objective dpo $way
 done
@@ -263,7 +261,7 @@ check "as flags have it" as_named other "${sure[@]}" --tp 2
 check "without weights they are others" eval '! as_named other "${sure[@]:1}" >/dev/null'
 check "so with another coefficient" eval '! as_named other "${sure[@]:0:4}" 0.6 >/dev/null'
 check "beside another adapter" fresh other --adapter "$work/start/adapter" --objective dpo --beta 0.5 --reference "$work/whole/adapter" --eval-data "$work/pairs.jsonl"
-for way in "" "--tp 3" "--tp 2 --dp 2"; do
+for way in "" "--tp 3 --dp 2"; do
     # shellcheck disable=SC2086
     check "which the run had: $way" as_trained other "$work/pairs.jsonl" --objective dpo $way
 done
@@ -308,10 +306,10 @@ for spec in "${!recipe[@]}"; do
     [ ! -e "$work/$spec" ] || of=$work/$spec
     check "$spec" "$sheaf" init "$of" "$work/$spec.model" --seed 1 --quiet
     data=(--model "$work/$spec.model" --data "$work/shown.jsonl")
-    alike "$spec: pairs with pictures" --objective dpo --steps 3 --micro-batch 2 --accumulate 2 --lr 1e-2 -- "--tp 2" "--tp 3 --dp 2 --keep-activations none" "--tp 2 --keep-activations pairs"
+    alike "$spec: pairs with pictures" --objective dpo --steps 3 --micro-batch 2 --accumulate 2 --lr 1e-2 -- "--tp 3 --dp 2 --keep-activations none" "--tp 2 --keep-activations pairs"
     SHEAF_RECIPES=$SHEAF_SOURCE_ROOT/recipes runs "$spec: by a recipe for answers" 0 'all ranks in one process' plan "${data[@]}" --recipe "${recipe[$spec]}" --objective dpo --seq 512
     data=(--model "$work/$spec.model" --data "$work/seen.jsonl")
-    alike "$spec: judged ones" --objective kto --beta 1 --steps 3 --micro-batch 3 --accumulate 2 --lr 1e-2 -- "--tp 3" "--dp 2"
+    alike "$spec: judged ones" --objective kto --beta 1 --steps 3 --micro-batch 3 --accumulate 2 --lr 1e-2 -- "--tp 3 --dp 2"
     check "$spec: the drift of one answer is the reward" near "$(metric one 3 kl)" "$(metric one 3 rewards/chosen)" 1e-12
     check "$spec: which is above 0" awk -v kl="$(metric one 3 kl)" 'BEGIN { exit !(kl > 0.1) }'
     data=(--model "$work/$spec.model" --data "$work/shown.jsonl")
@@ -362,7 +360,7 @@ run, found = (json.loads(text) for text in sys.argv[1:])
 sys.exit(any(run["eval_" + key] != found[key] for key in ("loss", "accuracy", "min_reward", "mean_reward", "max_reward", "margin")))
 END
 }
-for way in "" "--tp 3" "--tp 2 --dp 2" "--place 1,1"; do
+for way in "" "--tp 3 --dp 2" "--place 1,1"; do
     # shellcheck disable=SC2086
     check "read again: $way" scored one "$work/one" "$work/pairs.jsonl" $way
 done
@@ -429,8 +427,9 @@ base=$(peak_of version)
 for ((i = 0; i < 24; i++)); do # rows long enough for activations to count
     printf '{"prompt": "%060d", "chosen": " yes %0*d", "rejected": " no."}\n' $i $((10 + i)) $i
 done >"$work/long.jsonl"
-for flags in "--objective dpo" "--objective dpo --tp 3" "--objective dpo --method full --dtype bfloat16" "--objective dpo --keep-activations none" \
-    "--objective reward" "--objective reward --method full --tp 2" "--objective cpo --dp 2 --accumulate 2" "--objective orpo" "--objective simpo --dtype bfloat16" "--objective dpo --use-weighting" "--objective kto" "--objective dpo --keep-activations pairs" "--objective cpo --tp 2 --keep-activations pairs" "--objective dpo --eval-split 0.25 --eval-every 1"; do
+for flags in "--objective dpo --tp 3" "--objective dpo --method full --dtype bfloat16" "--objective dpo --keep-activations none" "--objective kto" \
+    "--objective reward --method full --tp 2" "--objective dpo --keep-activations pairs" ${SHEAF_SOAK:+"--objective dpo" "--objective reward" "--objective cpo --dp 2 --accumulate 2" "--objective orpo"
+    "--objective simpo --dtype bfloat16" "--objective dpo --use-weighting" "--objective cpo --tp 2 --keep-activations pairs" "--objective dpo --eval-split 0.25 --eval-every 1"}; do
     # shellcheck disable=SC2086
     check "planned and measured: $flags" predicted "$model" "$work/long.jsonl" --micro-batch 4 $flags
 done

@@ -36,12 +36,12 @@ alike() {
         check "$name, $way: the same losses" test "$(metric one 1,4 loss)" = "$(metric other 1,4 loss)" -a -n "$(metric one 4 loss)"
     done
 }
-alike "grpo" --objective grpo --beta 0.1 -- "--tp 2" "--tp 3 --threads 2" "--dp 2" "--keep-activations none"
+alike "grpo" --objective grpo --beta 0.1 -- "--tp 3 --threads 2 --keep-activations none" "--dp 2"
 check "a mean reward" test "$(metric one 1 reward)" = 0.3125
 check "a group without spread" test "$(metric one 4 frac_reward_zero_std)" = 0.5
-alike "grpo, bfloat16" --objective grpo --loss-type cispo --epsilon-high 3 --dtype bfloat16 --num-iterations 2 -- "--tp 3" "--dp 2 --tp 2"
+alike "grpo, bfloat16" --objective grpo --loss-type cispo --epsilon-high 3 --dtype bfloat16 --num-iterations 2 -- "--tp 3 --dp 2"
 alike "grpo of all weights" --objective grpo --loss-type gspo --beta 0.1 --method full --num-iterations 2 --accumulators 2 -- "--tp 2 --dp 2"
-alike "rloo" --objective rloo --num-iterations 2 -- "--tp 3" "--dp 2"
+alike "rloo" --objective rloo --num-iterations 2 -- "--tp 3 --dp 2"
 check "its log" test "$(wc -l <"$work/one/rollouts.jsonl")" = 16
 stopped() { # with a stop after each step, and a torn line at the end of the log
     local n
@@ -85,7 +85,7 @@ for flags in "--dtype float32 --beta 0.1" "--dtype bfloat16 --temperature 0.7 --
     # shellcheck disable=SC2086
     check "sampled, $flags" sampled one $flags
     check "every ratio is 1, $flags" exact
-    for way in "--tp 2" "--tp 3 --threads 2" "--dp 2"; do
+    for way in "--tp 3 --threads 2" "--dp 2"; do
         # shellcheck disable=SC2086
         check "sampled, $flags, $way" sampled other $flags $way
         check "the same bytes, $flags, $way" same
