@@ -1,6 +1,8 @@
 /* convert_test.c */
 #include "tests/ops_twin.h"
 
+#include "ops/lanes.h"
+
 static const struct {
     const char *name;
     uint32_t f32;
@@ -70,8 +72,14 @@ TEST(test_convert__every_16_bit_number_and_back)
     }
 }
 
-/* Every 16-bit number and many floats, against the hardware's F16C. */
-__attribute__((target("avx2,f16c"))) TEST(test_convert__f16_gives_the_bits_of_f16c)
+#ifdef SHEAF_NO_X86
+#define WITH_F16C
+#else
+#define WITH_F16C __attribute__((target("avx2,f16c")))
+#endif
+
+/* Every 16-bit number and many floats, against the hardware's F16C, or AArch64's like. */
+WITH_F16C TEST(test_convert__f16_gives_the_bits_of_f16c)
 {
     for (uint32_t i = 0; i < 65536; i += 8) {
         uint16_t half[8];
