@@ -322,7 +322,7 @@ TEST(test_bound__labels_may_be_shifted)
     sheaf_data_close(data);
     plain[6] = 4;
     CHECK_FAILS(open_as(&data, SHEAF_MINICPMV, list, 8), SHEAF_E_DATA,
-                "'labels_shifted': row 1, position 6 | 4, what labels says");
+                "'labels_shifted': row 1, position 6 | 4, the label of the position behind it");
 }
 
 /* Their program masks no padding: its logits are then those of positions that see it. */

@@ -569,7 +569,7 @@ TEST(test_chat__is_saved_and_goes_on)
     const char *role;
     char *path = strdup(at("talk.json")), first[200], second[200];
     CHECK_OK(sheaf_chat_open(&chat, m, NULL));
-    CHECK_FAILS(sheaf_chat_save(chat, path), SHEAF_E_ARG, "nothing was said");
+    CHECK_FAILS(sheaf_chat_save(chat, path), SHEAF_E_ARG, "the conversation is empty");
     say(first, 200, chat, "One?");
     CHECK_OK(sheaf_chat_save(chat, path));
     CHECK_OK(sheaf_chat_open(&other, m, NULL));

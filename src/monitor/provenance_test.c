@@ -71,7 +71,7 @@ TEST(test_provenance__a_damaged_file_does_not_stop_a_run)
         fclose(file);
         add(7);
         check_entries(1, steps);
-        assert_non_null(strstr(told, "begun anew"));
+        assert_non_null(strstr(told, "starts anew"));
     }
     const sheaf_provenance run = { .transport = "self" };
     CHECK_FAILS(sheaf_provenance_add("/nowhere/run.json", &run, NULL), SHEAF_E_IO,

@@ -343,14 +343,15 @@ static sheaf_status *look(void *self, int64_t prompt, const sheaf__picture *pict
 static sheaf_status *answer_three(void *self, sheaf__model *model)
 {
     taken *to = self;
-    int32_t ids[PROMPT] = { 1, 2, 3 }, said[SEQUENCES][ANSWER];
+    int32_t ids[SEQUENCES][PROMPT] = { 0 }, said[SEQUENCES][ANSWER];
     uint8_t embed[PROMPT] = { 0 }, expert[PROMPT] = { 0 };
     sheaf__prompt prompt[SEQUENCES];
     sheaf__continuation out[SEQUENCES];
     memset(embed + 1, 1, PATCHES + 2);
     memset(expert + 1, 1, PATCHES + 1);
     for (int i = 0; i < SEQUENCES; i++) {
-        prompt[i] = (sheaf__prompt){ .ids = ids,
+        ids[i][0] = i + 1; /* no prompt is another's */
+        prompt[i] = (sheaf__prompt){ .ids = ids[i],
                                      .n = PROMPT - i,
                                      .embed = to->looks ? embed : NULL,
                                      .expert = to->looks ? expert : NULL };

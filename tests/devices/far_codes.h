@@ -24,7 +24,8 @@ static inline sheaf__quant random_form(bool even)
                        .dtype = types[below(3)] };
     q.zeros = q.codes == SHEAF__INT4 && below(2);
     q.doubled = q.grouping == SHEAF__GROUPS_FLAT && q.codes != SHEAF__INT8 && below(2);
-    q.added = !even && !q.zeros && !q.doubled && q.codes != SHEAF__F8_E4M3 &&
+    q.added = !even && !q.zeros && !q.doubled &&
+              (q.codes == SHEAF__UINT4 || q.codes == SHEAF__INT8) &&
               q.grouping != SHEAF__GROUPS_INDEXED && below(2);
     q.blocks = q.added;
     if (q.grouping == SHEAF__GROUPS_OF_ROW && below(4) == 0)
@@ -66,8 +67,11 @@ static inline coded *random_codes(sheaf__device *here, sheaf_dtype dtype, int64_
         c->parts.codes[i] = (uint8_t)below(sheaf__code_bits(q.codes) == 4 ? 16 : 256);
     for (int64_t i = 0; i < n * groups; i++) {
         c->parts.scales[i * floats] = random_scale(kind);
-        if (q.added)
-            c->parts.scales[2 * i + 1] = -random_scale(kind);
+        if (q.added) { /* scales of 17 bits, as ggml's are */
+            float *scale = &c->parts.scales[2 * i];
+            *scale = sheaf__float(sheaf__bits(*scale) & 0xffffff80);
+            scale[1] = -random_scale(kind);
+        }
         c->parts.scale_codes[i] = (uint8_t)below(256);
         c->parts.zeros[i] = (uint8_t)below(17);
     }

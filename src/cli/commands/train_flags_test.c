@@ -210,15 +210,47 @@ TEST(test_train__late_settings_are_silent)
 
 TEST(test_train__only_these_may_change_on_resume)
 {
-    static const char *const free_ones[] = {
-        "tp",           "dp",         "transport",    "threads",    "checkpointing", "isa",
-        "steps",        "save-every", "export-every", "keep",       "resume",        "recipe",
-        "model",        "config",     "data",         "tokenizer",  "out",           "adapter",
-        "began-in",     "force",      "epochs",       "eval-data",  "patience",      "use-best",
-        "max-time",     "data-cache", "mpi",          "hosts",      "hostfile",      "heartbeat",
-        "hang-after",   "restarts",   "device",       "offload",    "offload-dir",   "tensorboard",
-        "metrics-port", "add-tokens", "rollouts",     "reward-time"
-    };
+    static const char *const free_ones[] = { "tp",
+                                             "dp",
+                                             "transport",
+                                             "threads",
+                                             "checkpointing",
+                                             "isa",
+                                             "steps",
+                                             "save-every",
+                                             "export-every",
+                                             "keep",
+                                             "resume",
+                                             "recipe",
+                                             "model",
+                                             "config",
+                                             "data",
+                                             "tokenizer",
+                                             "out",
+                                             "adapter",
+                                             "began-in",
+                                             "force",
+                                             "epochs",
+                                             "eval-data",
+                                             "patience",
+                                             "use-best",
+                                             "max-time",
+                                             "data-cache",
+                                             "mpi",
+                                             "hosts",
+                                             "hostfile",
+                                             "heartbeat",
+                                             "hang-after",
+                                             "restarts",
+                                             "device",
+                                             "offload",
+                                             "offload-dir",
+                                             "tensorboard",
+                                             "metrics-port",
+                                             "add-tokens",
+                                             "rollouts",
+                                             "reward-time",
+                                             "reference-cache" };
     sheaf_train_options o;
     sheaf_train_options_default(&o);
     cli_option table[CLI_MAX_OPTIONS];
