@@ -84,7 +84,7 @@ runs "records, and no tokenizer" 3 'texts.*expected: a tokenizer.model' train --
 "$sheaf" init tiny-bytes "$work/bytes" --seed 1 >/dev/null 2>&1
 most=$(grep -oE '"max_position_embeddings": *[0-9]+' "$work/bytes/config.json" | grep -oE '[0-9]+')
 printf '[{"text": "short"},\n{"text": "%*d"}]' $((most + 10)) 0 >"$work/long.json"
-beyond="entry 2.*expected: +at most $most tokens, the model's max_position_embeddings.*--seq $((most + 12)) goes beyond"
+beyond="entry 2.*expected: +at most $most tokens, the model's max_position_embeddings.*--seq $((most + 12)) is more than"
 train "a longer row" 3 "$beyond" --model "$work/bytes" --data "$work/long.json"
 runs "eval of a longer row" 3 "$beyond" eval --model "$work/bytes" --data "$work/long.json"
 runs "a longer row that is asked for" 0 "warning: rows of up to $((most + 12)) positions, more than the model's max_position_embeddings of $most" \

@@ -79,15 +79,15 @@ while read -r name pattern flags; do
 done <<'END'
 lora-rank 4,_as --lora-rank 2
 lora-alpha 8,_as --lora-alpha 99
-lora-targets what --lora-targets k_proj
-lora-exclude what --lora-exclude k_proj
-lora-layers what --lora-layers 0
+lora-targets the_value_in --lora-targets k_proj
+lora-exclude the_value_in --lora-exclude k_proj
+lora-layers the_value_in --lora-layers 0
 lora-dropout 0,_as --lora-dropout 0.5
 lora-rslora false,_as --lora-rslora
 lora-bias none,_as --lora-bias all
-lora-rank-pattern what --lora-rank-pattern q_proj=2
-lora-alpha-pattern what --lora-alpha-pattern q_proj=2
-modules-to-save what --modules-to-save lm_head
+lora-rank-pattern the_value_in --lora-rank-pattern q_proj=2
+lora-alpha-pattern the_value_in --lora-alpha-pattern q_proj=2
+modules-to-save the_value_in --modules-to-save lm_head
 END
 printf 'lora-rank: 2\n' >"$work/rank.recipe"
 absent "nothing is left of these" "$work/none"
