@@ -121,7 +121,7 @@ check "it loads there" sh -c "'$sheaf' chat --model ../omnilmm-tiny.model --gree
 cd "$work" || exit 1
 check "goes on" grep -qE '<image>.nWhat.*And.*More.*"images": \["../rgb8.png"\]' talks/a.json
 check "a long talk" sh -c "printf 'a\na\n' | '$sheaf' chat --model omnilmm-tiny.model --image rgb8.png --greedy --max-new 300 --max-length 290 >stdout 2>stderr; test \$? = 1"
-check "may be forgotten" grep -qF 'try:      /reset, which forgets' stderr
+check "may be forgotten" grep -qF 'try:      /reset, which clears' stderr
 echo '{"messages": [{"role": "user", "content": "<image>"}, {"role": "assistant", "content": "A"}]}' >none.json
 runs "a talk that lacks its picture" 3 'load: none.json: message 1.*a picture for .<image>.*none.*try: ' chat --model omnilmm-tiny.model --load none.json
 runs "a model of text" 0 . init mini "$work/mini"
