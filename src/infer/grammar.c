@@ -8,9 +8,10 @@
 #include "base/base.h"
 
 enum {
-    MOST_WAYS = 1024,   /* frames of a state */
+    MOST_WAYS = 320,    /* frames of a state */
     MOST_STATES = 4096, /* when there are as many, all are forgotten, and found again as needed */
     MOST_MASKS = 256,
+    MOST_WALKED = 1 << 22, /* numbers that the states of a walk have: 16 MB */
 };
 
 typedef struct frame {
@@ -20,6 +21,7 @@ typedef struct frame {
 typedef struct state {
     int64_t first; /* in g->way */
     int32_t ways;
+    int32_t walk;   /* that has come by */
     int32_t *next;  /* [256] states, -1: not known yet; NULL: none is */
     uint32_t *mask; /* bits of tokens; NULL: not known yet */
 } state;
@@ -42,7 +44,7 @@ struct sheaf__grammar {
     table frame_of, state_of;
     int64_t most_states;
     int32_t set[MOST_WAYS]; /* that is being made */
-    int32_t n, age;
+    int32_t n, age, walks;
     int32_t *path; /* [longest token + 1] states */
     bool failed, many;
 };
@@ -388,7 +390,8 @@ static int32_t step(sheaf__grammar *g, int32_t from, unsigned char byte)
         else if (c->op == SHEAF__G_BYTE ? byte == c->byte : byte == ' ' || byte == '\t')
             follow(g, f.at + 1, f.count, f.back);
     }
-    const int32_t to = state_number(g);
+    const int32_t to = g->many ? 0 : state_number(g); /* too many ways are none */
+    g->many = false;
     return g->state[from].next[byte] = to;
 }
 
@@ -479,8 +482,11 @@ sheaf_status *sheaf__grammar_read(bool *over, sheaf__grammar *g, sheaf__grammar_
 {
     const sheaf__token_bytes *t = g->tokens;
     const bool full = g->states > g->most_states || g->masks > MOST_MASKS;
+    *over = false;
     if (full)
         begin(g);
+    if (g->failed || g->many)
+        return check(g);
     if (p->age != g->age)
         *p = (sheaf__grammar_place){ .state = 1, .age = g->age };
     for (; p->read < n; p->read++)
@@ -509,15 +515,18 @@ static int32_t room_of(const sheaf__grammar *g, const state *s)
 }
 
 /* The tokens in the order of their bytes: one that begins as the last is walked from where they
- * part, and those that begin like one which led nowhere are passed. */
+ * part, and those that begin like one which led nowhere are passed. So are those that lead to more
+ * states than a walk may have, whatever other walks have found. */
 static void walk(sheaf__grammar *g, int32_t from, uint32_t *mask)
 {
     const sheaf__token_bytes *t = g->tokens;
     const int32_t room = room_of(g, &g->state[from]);
     int64_t known = 0;        /* bytes of the current token that g->path has */
     int64_t dead = INT64_MAX; /* the first `dead` bytes of the current token lead nowhere */
+    int64_t walked = 0;
     g->path[0] = from;
-    for (int64_t i = 0; i < t->count && !g->failed && !g->many; i++) {
+    g->walks++;
+    for (int64_t i = 0; i < t->count && !g->failed; i++) {
         const int32_t id = t->id[i];
         const int64_t same = t->same[i], size = t->at[id + 1] - t->at[id];
         known = same < known ? same : known;
@@ -530,8 +539,11 @@ static void walk(sheaf__grammar *g, int32_t from, uint32_t *mask)
         }
         while (known < size && dead == INT64_MAX) {
             g->path[known + 1] = step(g, g->path[known], t->byte[t->at[id] + known]);
-            known++;
-            if (g->path[known] == 0)
+            state *s = &g->state[g->path[++known]];
+            if (g->path[known] != 0 && s->walk != g->walks)
+                walked += 256 + s->ways;
+            s->walk = g->walks;
+            if (g->path[known] == 0 || walked > MOST_WALKED)
                 dead = known;
         }
         if (dead == INT64_MAX)
@@ -547,6 +559,14 @@ static sheaf_status *no_way(void)
                                          "a token that continues it as the schema has it"),
                           "a schema that some value satisfies, in characters that the model's "
                           "tokens can write");
+}
+
+static bool is_stop(int64_t id, const int64_t *stop, int nstop)
+{
+    for (int i = 0; i < nstop; i++)
+        if (stop[i] == id)
+            return true;
+    return false;
 }
 
 sheaf_status *sheaf__grammar_mask(float *logits, int64_t vocab, sheaf__grammar *g,
@@ -567,18 +587,18 @@ sheaf_status *sheaf__grammar_mask(float *logits, int64_t vocab, sheaf__grammar *
     sheaf_status *st = check(g);
     if (st != NULL)
         return st;
-    nstop = is_complete(g, p->state) ? nstop : 0;
+    const bool complete = is_complete(g, p->state);
     for (int i = 0; i < nstop; i++)
-        ends[i] = stop[i] >= 0 && stop[i] < vocab ? logits[stop[i]] : -INFINITY;
+        ends[i] = complete && stop[i] >= 0 && stop[i] < vocab ? logits[stop[i]] : -INFINITY;
     for (int64_t id = 0; id < vocab; id++) {
         const bool may = id < g->tokens->ids && (mask[id / 32] >> id % 32 & 1) != 0;
-        any = any || may;
+        any = any || (may && !is_stop(id, stop, nstop));
         logits[id] = may ? logits[id] : -INFINITY;
     }
     for (int i = 0; i < nstop; i++)
         if (stop[i] >= 0 && stop[i] < vocab) {
             logits[stop[i]] = ends[i];
-            any = true;
+            any = any || complete;
         }
     return any ? NULL : no_way();
 }

@@ -263,6 +263,11 @@ TEST(test_grammar__a_mask_has_each_token_that_may_follow)
                 }
                 for (int64_t id = tokens.ids; id < VOCAB; id++)
                     assert_true(logits[id] < 0);
+                /* one that has a text and ends answers, only where a value is whole */
+                const int64_t stop[] = { ids[k], VOCAB - 1 };
+                memset(logits, 0, sizeof logits);
+                sheaf_status_free(sheaf__grammar_mask(logits, VOCAB, g, &place, stop, 2));
+                assert_true((logits[stop[0]] == 0) == (logits[stop[1]] == 0));
             }
             sheaf__grammar_close(g);
             sheaf__grammar_close(other);
@@ -393,6 +398,10 @@ TEST(test_grammar__what_is_not_followed_is_refused_by_name)
         { "{'anyOf': [{'type': 'null'}, {'$ref': '#'}]}", SHEAF_E_DATA, "refer to itself" },
         { "{'items': false}", SHEAF_E_DATA, "'items'" },
         { "{'required': [1]}", SHEAF_E_DATA, "'required'" },
+        { "{'required': 'a'}", SHEAF_E_DATA, "'required'" },
+        { "{'properties': ['a']}", SHEAF_E_DATA, "'properties'" },
+        { "{'type': ['null', 'null', 'null', 'null', 'null', 'null', 'null', 'null']}",
+          SHEAF_E_UNSUPPORTED, "a smaller one" },
         { "{'required': ['a'], 'additionalProperties': false}", SHEAF_E_DATA, "'required'" },
         { "[1]", SHEAF_E_FORMAT, "object" },
     };
@@ -405,4 +414,32 @@ TEST(test_grammar__what_is_not_followed_is_refused_by_name)
                     rows[i].code, rows[i].part);
         sheaf__grammar_program_release(&program);
     }
+}
+
+/* As many as an enum may have are followed within a value, and no more. */
+TEST(test_grammar__the_most_values)
+{
+    sheaf__token_bytes tokens;
+    sheaf__codec codec;
+    open_tokens(&tokens, &codec, "bytes");
+    for (int n = 256; n <= 257; n++) {
+        sheaf_text schema = { 0 };
+        sheaf__grammar *g = NULL;
+        sheaf__grammar_place place = { 0 };
+        const int32_t ids[] = { '[', '"', '9', '9', '"', ']' };
+        bool over = false;
+        sheaf__text_add(&schema, "{\"items\": {\"enum\": [\"0\"");
+        for (int i = 1; i < n; i++)
+            sheaf__text_add(&schema, ", \"%d\"", i);
+        sheaf__text_add(&schema, "]}, \"maxItems\": 1}");
+        sheaf_status *st = sheaf__grammar_open(
+            &g, &(sheaf__answer_form){ .schema = schema.at, .tokens = &tokens });
+        if (st == NULL)
+            CHECK_OK(sheaf__grammar_read(&over, g, &place, ids, 6));
+        assert_true((st == NULL) == (n == 256) && over == (n == 256));
+        sheaf_status_free(st);
+        sheaf__grammar_close(g);
+        sheaf__text_release(&schema);
+    }
+    close_tokens(&tokens, &codec);
 }

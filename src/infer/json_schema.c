@@ -16,9 +16,13 @@
 enum {
     MOST_CODE = 1 << 18,
     MOST_PARTS = 4096,
-    MOST_NAME = 1000, /* bytes of a property's name */
-    MOST_HOPS = 64,   /* from $ref to $ref, and of anyOf in anyOf */
-    BLANKS = 20,      /* behind a line feed */
+    MOST_LISTED = 1 << 16, /* entries of lists, of all parts together */
+    MOST_TEXT = 1 << 20,
+    MOST_TYPES = 7,    /* of `kinds` */
+    MOST_VALUES = 256, /* of enum */
+    MOST_NAME = 1000,  /* bytes of a property's name */
+    MOST_HOPS = 64,    /* from $ref to $ref, and of anyOf in anyOf */
+    BLANKS = 20,       /* behind a line feed */
 };
 
 /* A schema that has a part. */
@@ -34,6 +38,7 @@ typedef struct compiler {
     int64_t capacity;
     const char *path; /* of the schema that is compiled, for messages */
     int32_t blanks;   /* the part of blanks between tokens */
+    size_t listed;    /* MOST_LISTED */
     sheaf_status *st;
 } compiler;
 
@@ -52,6 +57,12 @@ static void wrong(compiler *c, const char *key, const char *expected)
         sheaf_expected(fail(c, SHEAF_E_DATA, key), "%s", expected);
 }
 
+static void too_large(compiler *c)
+{
+    if (c->st == NULL)
+        c->st = sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "the schema"), "a smaller one");
+}
+
 static void no_memory(compiler *c)
 {
     if (c->st == NULL)
@@ -63,8 +74,8 @@ static void no_memory(compiler *c)
 static int32_t emit(compiler *c, sheaf__grammar_code code)
 {
     sheaf__grammar_program *p = c->out;
-    if (p->n == MOST_CODE && c->st == NULL)
-        c->st = sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "the schema"), "a smaller one");
+    if (p->n == MOST_CODE)
+        too_large(c);
     if (c->st == NULL && !SHEAF_GROW(&p->code, &p->capacity, p->n + 1))
         no_memory(c);
     if (c->st != NULL)
@@ -116,8 +127,8 @@ static int32_t part_of(compiler *c, const json_t *schema, const char *word, cons
     for (int64_t i = 0; i < p->parts; i++)
         if (c->part[i].schema == schema && i > c->blanks)
             return (int32_t)i;
-    if (p->parts == MOST_PARTS && c->st == NULL)
-        c->st = sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "the schema"), "a smaller one");
+    if (p->parts == MOST_PARTS)
+        too_large(c);
     if (c->st == NULL && (!SHEAF_GROW(&c->part, &c->capacity, p->parts + 1) ||
                           !SHEAF_GROW(&p->part, &p->parts_capacity, p->parts + 1)))
         no_memory(c);
@@ -187,6 +198,25 @@ static void check_words(compiler *c, const json_t *schema)
     }
 }
 
+/* Before loops that compare entries of lists with each other. */
+static void check_lists(compiler *c, const json_t *schema)
+{
+    const json_t *all = json_object_get(schema, "properties"),
+                 *required = json_object_get(schema, "required");
+    const size_t types = json_array_size(json_object_get(schema, "type")),
+                 names = json_object_size(all) + json_array_size(required),
+                 values = json_array_size(json_object_get(schema, "enum"));
+    c->listed += types + names + values;
+    if (values > MOST_VALUES)
+        wrong(c, "enum", "at most 256 values");
+    if (types > MOST_TYPES || names > MOST_PARTS || c->listed > MOST_LISTED)
+        too_large(c);
+    if (all != NULL && !json_is_object(all))
+        wrong(c, "properties", "an object: names and their schemas");
+    if (required != NULL && !json_is_array(required))
+        wrong(c, "required", "a list of names that an object may have");
+}
+
 /* Beside `word` may be those `with` it, and words that describe. */
 static void check_alone(compiler *c, const json_t *schema, const char *word, const char *with)
 {
@@ -208,8 +238,9 @@ static const json_t *find(compiler *c, const char *ref)
     while (at != NULL && *ref == '/') {
         const size_t n = strcspn(++ref, "/");
         snprintf(word, sizeof word, "%.*s", (int)(n < sizeof word ? n : 0), ref);
-        at = json_is_array(at) ? json_array_get(at, strtoul(word, NULL, 10))
-                               : json_object_get(at, word);
+        at = n >= sizeof word    ? NULL
+             : json_is_array(at) ? json_array_get(at, strtoul(word, NULL, 10))
+                                 : json_object_get(at, word);
         ref += n;
     }
     if (at == NULL || *ref != '\0')
@@ -293,6 +324,14 @@ typedef struct property {
     bool required;
 } property;
 
+static bool is_listed(const property *p, int n, const char *name)
+{
+    for (int i = 0; i < n; i++)
+        if (strcmp(p[i].name, name) == 0)
+            return true;
+    return false;
+}
+
 static bool is_required(const json_t *list, const char *name)
 {
     size_t i;
@@ -317,7 +356,7 @@ static int list_properties(compiler *c, property *out, const json_t *schema)
         (property){ name, value, is_required(required, name) };
     json_array_foreach((json_t *)required, i, one)
     {
-        if (json_is_string(one) && json_object_get(all, json_string_value(one)) != NULL)
+        if (json_is_string(one) && is_listed(out, n, json_string_value(one)))
             continue;
         if (!json_is_string(one) || json_is_false(others)) {
             wrong(c, "required", "a list of names that an object may have");
@@ -572,7 +611,10 @@ static void add_alternatives(compiler *c, const json_t *schema, int hops)
                  *all = json_object_get(schema, "allOf"), *list = any != NULL ? any : all, *one;
     const char *word = ref != NULL ? "$ref" : any != NULL ? "anyOf" : "allOf";
     size_t i;
+    if (c->st != NULL)
+        return;
     check_words(c, schema);
+    check_lists(c, schema);
     if (hops > MOST_HOPS)
         wrong(c, word, "a schema that does not refer to itself before a value begins");
     if (c->st != NULL)
@@ -642,8 +684,11 @@ sheaf_status *sheaf__grammar_compile(sheaf__grammar_program *out, const sheaf__a
     json_t *root = NULL;
     compiler c = { .out = out, .path = "" };
     *out = (sheaf__grammar_program){ 0 };
+    const size_t size = strlen(form->schema);
+    if (size > MOST_TEXT)
+        too_large(&c);
     sheaf_status *st =
-        sheaf_in(sheaf__json_parse(&root, form->schema, strlen(form->schema)), "schema");
+        c.st != NULL ? c.st : sheaf_in(sheaf__json_parse(&root, form->schema, size), "schema");
     if (st != NULL)
         return st;
     c.root = root;

@@ -11,6 +11,7 @@ typedef struct place {
     sheaf__prefix_cache own;
     int model;    /* that has computed it */
     int64_t used; /* when it was used last */
+    int64_t seen; /* e->whole when its prompt was compared with the other places */
 } place;
 
 struct sheaf__scheduler {
@@ -21,6 +22,7 @@ struct sheaf__scheduler {
     int64_t *taken;                /* [places] rows of the running pass */
     sheaf__sequence *first, *last; /* that wait */
     int64_t active, arrivals;
+    int64_t whole; /* prompts that were read to their end */
 };
 
 /* ---- open and close ---- */
@@ -104,6 +106,7 @@ static void take_place(sheaf__scheduler *e, sheaf__sequence *s)
         p->past->n = 0;
     p->model = s->model;
     p->running = s;
+    p->seen = -1;
     s->place = p - e->place;
     s->read = sheaf__prefix_cache_reuse(p->past, e->o.config, s->prompt);
     if (e->o.chunk == 0 && e->o.places > 1 &&
@@ -161,8 +164,10 @@ static void note_rows(sheaf__scheduler *e, sheaf__sequence *s, int64_t rows)
     const sheaf__prompt *p = s->prompt;
     const int64_t before = s->read;
     s->read += rows;
-    if (s->read >= p->n && past->n < p->n)
+    if (s->read >= p->n && past->n < p->n) {
         sheaf__prefix_cache_set(past, p, p->n);
+        e->whole++;
+    }
     for (int64_t j = before > p->n ? before : p->n; j < s->read; j++)
         if (past->n == j)
             sheaf__prefix_cache_add(past, s->out->ids[j - p->n], sheaf__prompt_position(p, j));
@@ -214,10 +219,14 @@ static bool is_most(const sheaf__scheduler *e, int64_t rows, const sheaf__prompt
     return e->o.chunk > 0 ? rows > 0 : rows > 0 && 2 * rows >= p->n;
 }
 
-/* Rows that another place holds are not read. */
+/* Rows that another place holds are not read. It is looked at them once, and after each prompt that
+ * has been read. */
 static void copy_past(sheaf__scheduler *e, sheaf__sequence *s)
 {
     place *own = &e->place[s->place];
+    if (own->seen == e->whole)
+        return;
+    own->seen = e->whole;
     struct sheaf__slots_copy copy = { .to = s->place, .rows = s->read };
     for (int64_t i = 0; i < e->o.places; i++) {
         const place *p = &e->place[i];

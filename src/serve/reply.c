@@ -366,13 +366,17 @@ static void put_usage(sheaf_json_writer *j, const reply *r)
 
 /* ---- calls of tools ---- */
 
-/* {id, type, function} of call k, behind what else its object has. */
+/* {id, type, function} of call k, behind what else its object has. Mistral's templates demand ids
+ * of 9 letters and digits: no two of a reply are the same. */
 static void put_call(sheaf_json_writer *j, const reply *r, int64_t answer, size_t k)
 {
     const json_t *call = json_array_get(r->choice[answer].calls, k);
-    char id[64];
-    snprintf(id, sizeof id, "call_%016llx%02llx%02llx", (unsigned long long)r->id,
-             (unsigned long long)answer, (unsigned long long)k);
+    static const char digits[] = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    uint64_t number =
+        (r->id << 20 | (uint64_t)answer << 14 | (k & 0x3FFF)) & ((UINT64_C(1) << 53) - 1);
+    char id[10] = "";
+    for (int i = 0; i < 9; i++, number /= 62)
+        id[i] = digits[number % 62];
     sheaf__json_put(j, "id:s type:s function:{ name:s arguments:s }", id, "function",
                     json_string_value(json_object_get(call, "name")),
                     json_string_value(json_object_get(call, "arguments")));
@@ -391,7 +395,7 @@ static size_t take_said(choice *p, const reply *r, const sheaf__delta *s, bool o
     content = p->said.size;
     sheaf_status_free(
         sheaf__tool_calls(&p->calls, &content, &r->form, r->request.tools, so_far(&p->said)));
-    if (p->calls != NULL)
+    if (p->calls != NULL && strcmp(p->finish, "stop") == 0)
         p->finish = "tool_calls";
     return content;
 }

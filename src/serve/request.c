@@ -33,7 +33,9 @@ static const struct {
     { "top_logprobs", CHAT },
     { "response_format", BOTH },
     { "tools", CHAT },
+    { "tools", TEXT, "[]" },
     { "tool_choice", CHAT },
+    { "tool_choice", TEXT, "\"none\"" },
     /* these do not change an answer: the user, and what other servers store */
     { "user", BOTH },
     { "metadata", BOTH },

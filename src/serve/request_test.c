@@ -214,6 +214,8 @@ TEST(test_request__takes_what_is_done_anyway)
                        "\"add_generation_prompt\": true, \"continue_final_message\": false}",
                        true));
     sheaf__request_release(&r);
+    CHECK_OK(read_text(&r, "{\"prompt\": \"a\", \"tools\": [], \"tool_choice\": \"none\"}", false));
+    sheaf__request_release(&r);
 }
 
 static const struct {

@@ -24,6 +24,11 @@ static json_t *value_at(const char *text, size_t *size)
     sheaf_status *st = sheaf__scan_init(&scan, text, strlen(text), false);
     sheaf_status_free(TRY(st, sheaf__json_parse_value(&value, &scan)));
     *size = value == NULL ? 0 : (size_t)(scan.at - text);
+    if (value == NULL) { /* of a key that a model repeats the last value counts */
+        json_error_t end;
+        value = json_loads(text, JSON_DISABLE_EOF_CHECK, &end);
+        *size = value == NULL ? 0 : (size_t)end.position;
+    }
     return value;
 }
 
@@ -204,18 +209,18 @@ static sheaf_status *add_call(json_t *any, const sheaf__tool_form *f, const json
     return st;
 }
 
-/* 0xFF stands before the name of a special token. */
+/* 0xFF stands before the names of special tokens. */
 static sheaf_status *mark_special(char **out, const sheaf__codec *w, const char *text)
 {
     sheaf_text marked = { 0 };
-    const char *special = w->tokenizer == NULL
-                              ? NULL
-                              : sheaf__tokenizer_written(w->tokenizer, text, strlen(text)),
-               *at = special == NULL ? NULL : strstr(text, special);
-    sheaf__text_add(&marked, "%s", "");
-    if (at != NULL)
-        sheaf__text_add(&marked, "%.*s\xFF", (int)(at - text), text);
-    sheaf__text_add(&marked, "%s", at == NULL ? text : at);
+    const char *special, *at;
+    while (w->tokenizer != NULL &&
+           (special = sheaf__tokenizer_written(w->tokenizer, text, strlen(text))) != NULL &&
+           (at = strstr(text, special)) != NULL) {
+        sheaf__text_add(&marked, "%.*s\xFF%s", (int)(at - text), text, special);
+        text = at + strlen(special);
+    }
+    sheaf__text_add(&marked, "%s", text);
     return sheaf__text_take(out, &marked);
 }
 

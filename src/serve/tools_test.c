@@ -21,7 +21,7 @@ static const struct {
       "<tool_call>\n" },
     { "qwen3", "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 1}}\n</tool_call>", 0, 0, 1,
       "<tool_call>\n" },
-    { "llama3.1", "{\"name\": \"f\", \"parameters\": {\"a\": 1}}", 0, 0, 1, "" },
+    { "llama3.1", "{\"name\": \"f\", \"parameters\": {\"a\": 2, \"a\": 1}}", 0, 0, 1, "" },
     { "llama3.1", "f is a function", 15, 7, 0, "" },
     { "mistral-v3", "[TOOL_CALLS] [{\"name\": \"f\", \"arguments\": {\"a\": 1}}]", 0, 0, 1,
       "[TOOL_CALLS] " },

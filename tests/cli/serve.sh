@@ -237,7 +237,7 @@ printf '%s' '{"tokenizer_class": "Qwen2Tokenizer", "eos_token": "<|endoftext|>",
 starts "it is served" "$work/text"
 for choice in '"required"' '{"type": "function", "function": {"name": "f"}}'; do
     ask /v1/chat/completions "{\"messages\": [$user], $tools, $long, \"tool_choice\": $choice}" >"$work/got"
-    check "a call, by $choice" grep -qE '"content": null.*"tool_calls": \[\{"id": "call_[0-9a-f]+", "type": "function", "function": \{"name": "f", "arguments": "\{\\"at\\": \\"home\\"\}"\}\}\].*"finish_reason": "tool_calls"' "$work/got"
+    check "a call, by $choice" grep -qE '"content": null.*"tool_calls": \[\{"id": "[0-9a-zA-Z]{9}", "type": "function", "function": \{"name": "f", "arguments": "\{\\"at\\": \\"home\\"\}"\}\}\].*"finish_reason": "tool_calls"' "$work/got"
 done
 ask /v1/chat/completions "{\"messages\": [$user], $tools, $long, \"tool_choice\": \"required\", \"stream\": true}" -N >"$work/got"
 check "streamed" grep -qE '"delta": \{"role": "assistant", "content": null, "tool_calls": \[\{"index": 0, "id": .*"finish_reason": "tool_calls"' "$work/got"
