@@ -1,9 +1,11 @@
 # soak_arm.sh - a section of soak.sh, which sources it, and the whole of `./run test-arm`: AArch64's command under qemu-user
 # ($SHEAF_ARM) against this machine's, byte for byte: every family, method, dtype and order of soak_devices.sh, and runs that
 # change the processor midway. ARM_FAMILIES="llama qwen3" takes other families than these.
+asked=${SOAK_FAMILIES:-}
 SHEAF_DEVICES=arm SOAK_FAMILIES=${ARM_FAMILIES:-llama odd qwen3 mixtral gemma3 cogvlm-tiny minicpmv-tiny}
 . tests/soak_devices.sh
-unset SHEAF_DEVICES SOAK_FAMILIES
+unset SHEAF_DEVICES
+SOAK_FAMILIES=$asked
 for order in "float32" "bfloat16 --sums pairs" "bfloat16 --sums tiles" "float16 --sums mma16"; do
     run=(train "$golden/llama/tiny_llama/hf" "$golden/llama/tiny_llama/fwd_inputs.safetensors" --lora-rank 3 --lr 1e-2 --save-every 2 --keep 1)
     rm -rf "$work/moved" "$work/stayed"

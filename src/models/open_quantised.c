@@ -6,6 +6,7 @@
 #include "catalog/quantising.h"
 #include "dialects/open.h"
 #include "models/open_layers.h"
+#include "ops/quant/quantise.h"
 #include "schema/quantization.h"
 
 /* Selects the tensors to quantise: frozen linear layers. */
@@ -35,15 +36,15 @@ static bool is_chosen(void *self, const char *name)
 typedef struct forms {
     sheaf_source source; /* first */
     const sheaf_schema *schema;
-    sheaf__quant quant;
-    bool chosen[]; /* by number in the schema */
+    sheaf__quant quant[]; /* by number in the schema; SHEAF__CODES: it is not chosen */
 } forms;
 
 static const sheaf__quant *form(sheaf_source *self, const char *name)
 {
     const forms *f = (const forms *)self;
     const sheaf_tensor *t = sheaf_schema_find(f->schema, name);
-    return t != NULL && f->chosen[t - f->schema->tensor] ? &f->quant : NULL;
+    const sheaf__quant *quant = t == NULL ? NULL : &f->quant[t - f->schema->tensor];
+    return t == NULL || quant->codes == SHEAF__CODES ? NULL : quant;
 }
 
 static const sheaf__quantised_source quantised = { .form = form };
@@ -57,15 +58,20 @@ static void close_forms(sheaf_source *self)
 static sheaf_status *forms_new(sheaf__opened *o, const choice *c, const sheaf__quant *quant)
 {
     const sheaf_schema *schema = o->schema;
-    forms *f = calloc(1, sizeof *f + (size_t)schema->count * sizeof *f->chosen);
+    forms *f = calloc(1, sizeof *f + (size_t)schema->count * sizeof *f->quant);
     if (f == NULL)
         return sheaf__no_memory("plan");
     f->source.close = close_forms;
     f->source.quantised = &quantised;
     f->schema = schema;
-    f->quant = *quant;
-    for (int64_t i = 0; i < schema->count; i++)
-        f->chosen[i] = is_chosen((void *)c, schema->tensor[i].name);
+    for (int64_t i = 0; i < schema->count; i++) {
+        const sheaf_tensor *t = &schema->tensor[i];
+        f->quant[i] = *quant;
+        if (!is_chosen((void *)c, t->name))
+            f->quant[i].codes = SHEAF__CODES;
+        else if (c->bare && sheaf__quant_of_rows(quant)) /* block 0 is bitsandbytes' */
+            f->quant[i].block = t->shape[t->ndim - 1];
+    }
     o->forms = &f->source;
     return NULL;
 }

@@ -246,7 +246,7 @@ LANES_FLOATS(add_ps, x + y)
 LANES_FLOATS(sub_ps, x - y)
 LANES_FLOATS(mul_ps, x *y)
 LANES_FLOATS(div_ps, x / y)
-LANES_FLOATS(min_ps, LANES_PICK(__m128, x < y, x, y)) /* y if one is NaN */
+LANES_FLOATS(min_ps, LANES_PICK(__m128, x < y, x, y)) /* y if one is NaN; no DAZ */
 LANES_FLOATS(max_ps, LANES_PICK(__m128, x > y, x, y))
 LANES_FLOATS(and_ps, (__m128)((__m128i)x &(__m128i)y))
 LANES_TWO(__m256d, lanes_2d, add_pd, x + y)

@@ -371,10 +371,14 @@ static sheaf_status *not_finite(const tensor *t, int64_t block)
     const int64_t at = block * t->block;
     sheaf_status *st = sheaf_fail(SHEAF_E_NUMBER, "'%s', near row %" PRId64 ", column %" PRId64,
                                   t->is.spec.name, at / t->cols, at % t->cols);
-    const bool by_rows = sheaf__quant_of_rows(&t->is.form);
-    sheaf_expected(st, "finite numbers%s, for %d bits", by_rows ? " of at most 65504" : "",
+    const bool by_rows = sheaf__quant_of_rows(&t->is.form),
+               halves = t->is.packing->plane[SHEAF__CODES_PART].turned; /* scales in float16 */
+    sheaf_expected(st, "finite numbers%s, for %d bits",
+                   by_rows  ? " of at most 65504"
+                   : halves ? " with scales of at most 65504"
+                            : "",
                    sheaf__code_bits(t->is.form.codes));
-    sheaf_found(st, by_rows ? "NaN, infinity or a larger number" : "NaN or infinity");
+    sheaf_found(st, by_rows || halves ? "NaN, infinity or a larger number" : "NaN or infinity");
     return sheaf_try_this(st, "sheaf verify counts NaN and infinity; load the model's files again");
 }
 

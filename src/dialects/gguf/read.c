@@ -253,7 +253,8 @@ static sheaf_status *note_blocks(sheaf_catalog *c, const sheaf__gguf *file)
             ? sheaf__no_memory(c->root)
             : sheaf__note(c, "dtype", file->path, "", "", "",
                           "%" PRId64 " of %" PRId64 " tensors are stored in blocks (%s): linear "
-                          "layers stay codes in memory, unless they are trained",
+                          "layers stay codes in memory, unless they are trained or, of Q4_0 "
+                          "and Q3_K, answer",
                           all, file->ntensors, types.at);
     sheaf__text_release(&types);
     return st;

@@ -18,6 +18,7 @@
  *   STORE_WORDS(to, x, type)      [32] pairs */
 #include "base/unroll.h"
 #include "ops/matmul/matmul_quant.h"
+#include "ops/quant/quantise.h"
 #include "ops/quant/values.h"
 
 #define VECTORS (2 * MM_PANEL / LANES)
@@ -198,8 +199,8 @@ void NAME(mm_values)(uint32_t *to, const mm_codes *l, int64_t row, int64_t col, 
     const sheaf__packed *w = l->w;
     const sheaf__quant *q = &w->quant;
     const int64_t k0 = col / MM_BLOCK * MM_BLOCK;
-    const bool between =
-        made == MM_BACK && q->codes != SHEAF__INT8 && q->dtype != SHEAF_F32 && q->dtype != w->dtype;
+    const bool between = made == MM_BACK && !sheaf__quant_of_rows(q) && q->dtype != SHEAF_F32 &&
+                         q->dtype != w->dtype;
     const way way = q->codes == SHEAF__INT8      ? (q->added ? ADDED_BYTES : SIGNED_BYTES)
                     : q->codes == SHEAF__F8_E4M3 ? FLOAT_BYTES
                     : q->zeros                   ? ZEROED

@@ -3,6 +3,7 @@
 #include "ops/matmul/matmul_quant.h"
 
 #include "ops/math/denormals.h"
+#include "ops/quant/quantise.h"
 #include "ops/quant/values.h"
 
 /* Reserves `bytes` behind the cells; returns their offset. */
@@ -112,7 +113,7 @@ float sheaf__mm_value(const mm_codes *l, int64_t row, int64_t col, mm_made made)
     float value = sheaf__kept_product(number, g.scale);
     if (q->added)
         value = sheaf__kept_sum(value, g.added);
-    if (made == MM_BACK && q->codes != SHEAF__INT8)
+    if (made == MM_BACK && !sheaf__quant_of_rows(q))
         value = sheaf__rounded(value, q->dtype);
     return sheaf__rounded(value, l->w->dtype);
 }

@@ -216,7 +216,7 @@ static twins make_twins(sheaf_dtype dtype, const form *f, const sheaf__quant_box
     t.group = keep((size_t)(n * k) * sizeof *t.group);
     for (int64_t i = 0; i < n * k; i++) {
         const int64_t g = number_of_group(f, &from, box->row0 + i / k, box->col0 + i % k);
-        const bool int8 = f->q.codes == SHEAF__INT8;
+        const bool int8 = sheaf__quant_of_rows(&f->q); /* bitsandbytes' */
         codes[i] = (uint8_t)below(sheaf__code_bits(f->q.codes) == 4 ? 16 : 256);
         const float number = number_of(f->q.codes, codes[i], f->q.zeros ? from.zero[g] : 8);
         const float product = number * from.scale[g];

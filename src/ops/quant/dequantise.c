@@ -66,7 +66,7 @@ static void store(void *y, int64_t at, const job *j, float *value, int64_t n)
     const sheaf__dequantised *d = j->from;
     const sheaf_dtype between = d->quant->dtype, to = d->to;
     const bool twice = d->what == SHEAF__VALUES_PROGRAM ||
-                       (d->what == SHEAF__VALUES_BACK && d->quant->codes != SHEAF__INT8);
+                       (d->what == SHEAF__VALUES_BACK && !sheaf__quant_of_rows(d->quant));
     char *end = (char *)y + (size_t)at * (to == SHEAF_F32 ? 4 : 2);
     if (twice && between != SHEAF_F32 && between != to) {
         uint16_t half[CHUNK];

@@ -71,7 +71,7 @@ void sheaf__quantise_groups(uint8_t *codes, float *scales, uint8_t *zeros, const
 
 /* What values are wanted for; each rounding is to nearest even.
  *   FORWARD  fl(value * scale), rounded to `to`
- *   BACK     the same, rounded to quant->dtype before that; INT8: as FORWARD
+ *   BACK     the same, rounded to quant->dtype before that; of rows: as FORWARD
  *   PROGRAM  what its program's own dequantisation gives (files, merges): as BACK, but for INT8
  *            scales are SCB itself: fl(fl(code * SCB) * fl(1/127)) */
 typedef enum sheaf__values_for {

@@ -4,6 +4,7 @@
 #include "ops/devices/gpu/launch_products.h"
 #include "ops/matmul/matmul_private.h"
 #include "ops/matmul/quant_layout.h"
+#include "ops/quant/quantise.h"
 
 static int32_t shift_of(int64_t block)
 {
@@ -51,6 +52,6 @@ void sheaf__codes_matrix_of(sheaf__codes_matrix *to, const sheaf__packed *w)
         .doubled = q->doubled,
         .added = q->added,
         .even = is_even(q, b),
-        .dtype = (uint8_t)(q->codes == SHEAF__INT8 ? SHEAF_F32 : q->dtype),
+        .dtype = (uint8_t)(sheaf__quant_of_rows(q) ? SHEAF_F32 : q->dtype),
     };
 }
