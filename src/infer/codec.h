@@ -47,6 +47,7 @@ typedef struct sheaf__codec {
     bool specials;                    /* special tokens in users' texts are tokens */
     sheaf__chat_encoder chat_encoder; /* of `chat`, with a tokenizer or where `placed` */
     bool placed;   /* pictures have places in conversations, as the family defines */
+    bool keeps;    /* prompts keep their messages, for reward models */
     bool borrowed; /* its pointers belong to another codec */
 } sheaf__codec;
 

@@ -19,7 +19,8 @@ typedef struct sheaf__prompt_about {
     sheaf__viewed *viewed; /* pictures as they stand in the text; NULL: see `image` */
     int64_t nviewed;
     sheaf__picture *picture; /* of a codec that is `placed`: their pieces */
-    sheaf__message *message; /* [messages] of a record's conversation, in one block; NULL: a text */
+    /* [messages] of a record's conversation, in one block, where the codec keeps them; else NULL */
+    sheaf__message *message;
     int64_t messages;
 } sheaf__prompt_about;
 

@@ -203,7 +203,7 @@ static sheaf_status *add_asked(lines *l, json_t *record)
         st = sheaf__prompts_add_pictures(p, w, a.message, a.n, a.expected, &pictures);
     else if (st == NULL)
         st = sheaf__prompts_add(p, w, a.message, a.n, a.text, a.expected, NULL, 0);
-    if (st == NULL && !a.text)
+    if (st == NULL && !a.text && w->keeps)
         st = keep_messages(&p->about[p->count - 1], &a);
     sheaf__record_pictures_release(&pictures);
     free(expected);

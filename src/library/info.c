@@ -387,6 +387,17 @@ static void put_names(info *t, const char *key, const sheaf_lora_names *names)
     sheaf__json_close(&t->json, ']');
 }
 
+/* Has it factors of a table, the head or parameters, which no DoRA runs with? */
+static bool only_merges(const sheaf_lora_options *o, sheaf_source *factors)
+{
+    bool other = o->parameters.n > 0;
+    for (int64_t i = 0; factors != NULL && i < factors->count(factors); i++) {
+        const char *name = factors->entry(factors, i)->name;
+        other |= strstr(name, ".lora_embedding_") != NULL || strstr(name, "lm_head.lora_") != NULL;
+    }
+    return other;
+}
+
 static void put_adapter(info *t, const sheaf_probe *probe)
 {
     sheaf_lora_options o;
@@ -413,7 +424,8 @@ static void put_adapter(info *t, const sheaf_probe *probe)
                              o.lora_bias && o.dora ? "DoRA with a bias on B (merge only)"
                              : o.lora_bias         ? "LoRA with a bias on B (merge only)"
                              : o.ntokens > 0       ? "LoRA and trained token rows (merge only)"
-                                                   : "DoRA");
+                             : only_merges(&o, probe->source) ? "DoRA (merge only)"
+                                                              : "DoRA");
     if (o.unknown_keys != NULL)
         sheaf__json_put_text(&t->json, "unknown_keys", o.unknown_keys);
     const bool there = o.base_name != NULL && sheaf__path_kind(o.base_name) ==

@@ -254,6 +254,12 @@ sheaf_status *sheaf__rewards_judge(double *out, const sheaf__rewards *r, const s
                            ? of[i].equal
                            : of[i].completion != NULL &&
                                  regexec(&one->pattern, of[i].completion, 0, NULL, 0) == 0;
+        for (int64_t i = 0; i < n && one->kind == SHEAF__REWARD_MODEL && st == NULL; i++)
+            if (!isfinite(value[i]))
+                st =
+                    sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_NUMBER, "`reward %s`", one->text),
+                                               "finite scores"),
+                                "%g of completion %" PRId64, value[i], i + 1);
         if (one->kind == SHEAF__REWARD_PROGRAM)
             st = run(value, r, one->text, of, n);
         for (int64_t i = 0; i < n && st == NULL; i++)

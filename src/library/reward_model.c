@@ -29,9 +29,13 @@ static sheaf_status *base_of(char **base, const char *path, const char *model)
     st = sheaf__path_join(&file, path, "adapter_config.json");
     TRY(st, sheaf__json_load(&json, file));
     const char *name = json_string_value(json_object_get(json, "base_model_name_or_path"));
-    if (st == NULL)
-        *base = strdup(name != NULL && sheaf__path_kind(name) == SHEAF_PATH_DIR ? name : model);
-    if (st == NULL && *base == NULL)
+    const char *found = name != NULL && sheaf__path_kind(name) == SHEAF_PATH_DIR ? name : model;
+    if (st == NULL && found == NULL)
+        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "its adapter_config.json"),
+                                        "a folder as base_model_name_or_path, where `model` is "
+                                        "none"),
+                         "%s", name == NULL ? "none" : name);
+    if (st == NULL && (*base = strdup(found)) == NULL)
         st = sheaf__no_memory(path);
     json_decref(json);
     free(file);
@@ -107,10 +111,12 @@ sheaf_status *sheaf__reward_model_score(double *out, const sheaf__reward_model *
     sheaf_data *rows = NULL;
     sheaf_status *st = sheaf__data_to_score(&rows, &m->texts.encoder, of, n);
     if (st == NULL && sheaf_data_longest(rows) > m->most)
-        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "a completion"),
-                                        "at most %" PRId64 " tokens of this model, with its prompt",
-                                        m->most),
-                         "%" PRId64, sheaf_data_longest(rows));
+        st = sheaf_try_this(
+            sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "a completion"),
+                                       "at most %" PRId64 " tokens of this model, with its prompt",
+                                       m->most),
+                        "%" PRId64, sheaf_data_longest(rows)),
+            "a reward model whose tokenizer reads such texts in fewer tokens");
     st = sheaf__agree_groups(model->context, st);
     TRY(st, sheaf__evaluate_scores(out, model, rows, how));
     sheaf_data_close(rows);

@@ -31,20 +31,24 @@ static bool moves(const sheaf__setting *o, const char *value)
            (strcmp(o->name, "reward") == 0 && value != NULL && strchr(value, ';') != NULL);
 }
 
-/* Rewards, of which reward models are in `folder`; rules and commands stay as they are. */
-static sheaf_status *rewards_in(char **out, const char *folder, const char *value)
+/* Rewards, of which reward models are in `folder`: *there, any of them. Rules and commands stay as
+ * they are. */
+static sheaf_status *rewards_in(char **out, bool *there, const char *folder, const char *value)
 {
     sheaf_text all = { 0 };
     sheaf_status *st = NULL;
+    *there = false;
     for (const char *at = value; st == NULL; at++) {
         const size_t skip = strspn(at, " \t\n"), n = strcspn(at += skip, ";");
         char *one = strndup(at, n), *path = NULL;
         for (size_t i = n; one != NULL && i > 0 && strchr(" \t\n", one[i - 1]) != NULL; i--)
             one[i - 1] = '\0';
         st = one == NULL ? sheaf__no_memory(value) : sheaf__path_join(&path, folder, one);
-        const bool there =
-            st == NULL && is_relative(one) && sheaf__path_kind(path) == SHEAF_PATH_DIR;
-        if (there)
+        const bool model = st == NULL && is_relative(one) && strcmp(one, "exact") != 0 &&
+                           strncmp(one, "regex:", 6) != 0 &&
+                           sheaf__path_kind(path) == SHEAF_PATH_DIR;
+        *there |= model;
+        if (model)
             sheaf__text_add(&all, "%s", path);
         else
             sheaf__text_bytes(&all, at, n);
@@ -64,10 +68,8 @@ static sheaf_status *value_in(char **out, bool *there, const char *folder, const
     const char *value = *(const char **)o->value;
     if (o->kind & SHEAF__IS_LIST)
         return sheaf__data_list_in(out, there, folder, value);
-    if (strcmp(o->name, "reward") == 0) {
-        *there = true;
-        return rewards_in(out, folder, value);
-    }
+    if (strcmp(o->name, "reward") == 0)
+        return rewards_in(out, there, folder, value);
     sheaf_status *st = sheaf__path_join(out, folder, value);
     *there = st == NULL && sheaf__path_kind(*out) != SHEAF_PATH_NONE;
     return st;
@@ -161,7 +163,7 @@ static sheaf_status *find_path(sheaf__settings *state, const sheaf__setting *x,
         st = look(&found, ".", x);
     if (st == NULL && found == NULL)
         st = look_beside(&found, out, x);
-    if (st == NULL && found == NULL && needed)
+    if (st == NULL && found == NULL && needed && strcmp(x->name, "reward") != 0) /* commands */
         st = nowhere(x, *value, o->folder, out);
     if (st == NULL && found != NULL) {
         *value = found;

@@ -55,6 +55,28 @@ static sheaf__to_score to_score(const sheaf__run_sampler *s, int64_t prompt, con
                               completion == NULL ? "" : completion };
 }
 
+/* What a judge is, behind its base: its adapter, and how it lays conversations out. */
+static sheaf_status *add_print(sheaf_text *prints, const sheaf__reward_model *judge)
+{
+    char print[33] = "", *config = NULL;
+    sheaf__hashed *hashed = NULL;
+    sheaf_status *st = NULL;
+    if (judge->opened.adapter != NULL) {
+        sheaf_lora_options options = judge->opened.lora->options;
+        options.base_name = NULL; /* the base's path then */
+        st = sheaf_lora_options_json(&config, &options);
+        TRY(st, sheaf__hashed_new(&hashed, judge->opened.adapter, NULL));
+        TRY(st, sheaf__hashed_all(hashed, 1));
+        TRY(st, sheaf__hashed_weights(print, hashed));
+    }
+    sheaf__text_add(prints, "%s%s%s", print, config == NULL ? "" : config,
+                    judge->texts.chat == NULL ? ""
+                                              : sheaf__chat_template_program(judge->texts.chat));
+    sheaf__hashed_free(hashed);
+    free(config);
+    return st;
+}
+
 /* Shows the prompts to the judges, and adds to *prints what these are. */
 static sheaf_status *ask_judges(sheaf_text *prints, sheaf__run_sampler *s,
                                 const sheaf_events *events)
@@ -73,10 +95,11 @@ static sheaf_status *ask_judges(sheaf_text *prints, sheaf__run_sampler *s,
         if (st == NULL && opened->weights != NULL)
             st = sheaf__fingerprint(print, opened->schema, opened->weights);
         sheaf__text_add(prints, "%s", print);
+        TRY(st, opened->weights == NULL ? NULL : add_print(prints, &s->judge[k]));
         sheaf__warn_positions(&opened->config, s->judge[k].path, s->sampler.judge[k].seq, events);
     }
     free(of);
-    return st;
+    return st == NULL && prints->failed ? sheaf__no_memory("prompts") : st;
 }
 
 static sheaf_status *open_prompts(void *self, sheaf_data **out, int64_t *bytes,
@@ -93,8 +116,11 @@ static sheaf_status *open_prompts(void *self, sheaf_data **out, int64_t *bytes,
         sheaf__rewards_open(&s->rewards, group->reward, group->reward_weights, group->reward_time);
     memcpy(s->rewards.stop, s->stop, sizeof s->stop);
     TRY(st, open_judges(s, o, events));
-    if (!sheaf__is_given(o->data)) /* of a plan */
-        return TRY(st, ask_judges(&prints, s, events));
+    if (!sheaf__is_given(o->data)) { /* of a plan */
+        TRY(st, ask_judges(&prints, s, events));
+        sheaf__text_release(&prints);
+        return st;
+    }
     TRY(st, sheaf__codec_open(&s->codec, config,
                               &(sheaf__codec_options){ .folder = own ? o->model : o->tokens_in,
                                                        .tokenizer = own ? o->tokenizer : NULL,
@@ -102,6 +128,7 @@ static sheaf_status *open_prompts(void *self, sheaf_data **out, int64_t *bytes,
                                                        .date = o->date,
                                                        .specials = o->specials,
                                                        .events = events }));
+    s->codec.keeps = s->sampler.judges > 0;
     TRY(st, sheaf__prompts_read(&s->prompts, &s->codec,
                                 &(sheaf_prompts_options){ .size = sizeof(sheaf_prompts_options),
                                                           .data = o->data,

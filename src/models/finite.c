@@ -68,8 +68,8 @@ static bool table_is(const sheaf__model *m, const sheaf__table *t)
            is_finite(m->context, t->rows, m->context->dtype, rows * t->width);
 }
 
-/* The part of a module that is not finite: its weight (or A), or its bias (or B). */
-typedef enum unsound { NEITHER, WEIGHT, BIAS } unsound;
+/* The part of a module that is not finite: its weight (or A), bias (or B) or DoRA's magnitudes. */
+typedef enum unsound { NEITHER, WEIGHT, BIAS, MAGNITUDES, PARTS = MAGNITUDES } unsound;
 
 static unsound unsound_of(bool weight, bool bias)
 {
@@ -102,15 +102,16 @@ static unsound bad_in(const sheaf__model *m, const sheaf__module *module)
 static unsound bad_factor(const sheaf__model *m, const sheaf__factors *f)
 {
     const sheaf__context *c = m->context;
-    bool a = is_sound(c, f->a), b = is_sound(c, f->b) && is_sound(c, f->m);
+    bool a = is_sound(c, f->a), b = is_sound(c, f->b), magnitudes = is_sound(c, f->m);
     for (int p = 0; f->a == NULL && p < f->parts; p++)
         for (int s = 0; s < SHEAF_MAX_SLICES; s++) {
             const sheaf__lora_part *part = &f->part[p];
             a = a && is_finite(c, part->a_copy[s], c->dtype, part->a_numel[s]);
-            b = b && is_finite(c, part->b_copy[s], c->dtype, part->b_numel[s]) &&
-                is_finite(c, part->m_copy[s], SHEAF_F32, part->b_numel[s] / part->rank);
+            b = b && is_finite(c, part->b_copy[s], c->dtype, part->b_numel[s]);
+            magnitudes = magnitudes &&
+                         is_finite(c, part->m_copy[s], SHEAF_F32, part->b_numel[s] / part->rank);
         }
-    return unsound_of(a, b);
+    return a && b && !magnitudes ? MAGNITUDES : unsound_of(a, b);
 }
 
 /* The model's own copy of the name, from any stage. */
@@ -123,6 +124,8 @@ static const char *known_name(const sheaf__model *m, const char *name)
             return lora->module[i].a_name;
         if (strcmp(lora->module[i].b_name, name) == 0)
             return lora->module[i].b_name;
+        if (lora->module[i].m_name != NULL && strcmp(lora->module[i].m_name, name) == 0)
+            return lora->module[i].m_name;
     }
     return t == NULL ? NULL : t->name;
 }
@@ -157,16 +160,18 @@ sheaf_status *sheaf__model_bad_weight(const char **name, const sheaf__model *m)
         if (what != NEITHER)
             break;
     }
-    float first = -(float)(2 * at + (what == BIAS)); /* the least of all ranks' */
+    /* the least of all ranks' */
+    float first = -(float)(PARTS * at + (what == NEITHER ? 0 : what - WEIGHT));
     sheaf_status *st = sheaf__device_check(c->device);
     if (c->comm != NULL)
         TRY(st, sheaf_comm_max(c->comm, &first, 1));
-    const bool bias = (int)-first % 2 == 1;
-    at = (int)-first / 2;
+    what = (unsound)((int)-first % PARTS + WEIGHT);
+    at = (int)-first / PARTS;
     if (st == NULL && at < m->nmodules)
-        *name = bias ? m->module[at].bias->name : m->module[at].weight->name;
-    else if (st == NULL && at < all)
-        *name = bias ? m->options.lora->module[at - m->nmodules].b_name
-                     : m->options.lora->module[at - m->nmodules].a_name;
+        *name = what == BIAS ? m->module[at].bias->name : m->module[at].weight->name;
+    else if (st == NULL && at < all) {
+        const sheaf_lora_module *of = &m->options.lora->module[at - m->nmodules];
+        *name = what == WEIGHT ? of->a_name : what == BIAS ? of->b_name : of->m_name;
+    }
     return st == NULL && c->stages > 1 ? of_all_stages(name, m) : st;
 }

@@ -553,10 +553,10 @@ static sheaf_status *load_lora(sheaf__model *m, sheaf_source *adapter)
     return st;
 }
 
-/* Norms of the frozen weights, which may be away; fresh: magnitudes of a new adapter. */
-static sheaf_status *begin_dora(sheaf__model *m, bool fresh)
+/* Norms of the frozen weights, which may be away; fresh: magnitudes of a new adapter. Collective:
+ * `st`, of what was loaded before, is that of the ranks together then. */
+static sheaf_status *begin_dora(sheaf__model *m, bool fresh, sheaf_status *st)
 {
-    sheaf_status *st = NULL;
     const bool dora = m->options.lora != NULL && m->options.lora->options.dora;
     for (int i = 0; i < m->nmodules && st == NULL && dora; i++) {
         sheaf__linear *l = m->module[i].part;
@@ -572,7 +572,7 @@ static sheaf_status *begin_dora(sheaf__model *m, bool fresh)
         if (l->away.place != NULL)
             l->away.place(&l->away, NULL);
     }
-    return st;
+    return dora && m->context->comm != NULL ? sheaf_comm_agree(m->context->comm, st) : st;
 }
 
 sheaf_status *sheaf__model_load(sheaf__model *m, sheaf_source *base, sheaf_source *adapter)
@@ -582,7 +582,7 @@ sheaf_status *sheaf__model_load(sheaf__model *m, sheaf_source *base, sheaf_sourc
         st = load_module(m, base, &m->module[i]);
     TRY(st, load_frequencies(m, base));
     TRY(st, load_lora(m, adapter));
-    TRY(st, begin_dora(m, adapter == NULL));
+    st = begin_dora(m, adapter == NULL, st);
     if (st == NULL) {
         if (m->trained != NULL)
             sheaf__trained_from_weights(m->trained);

@@ -179,17 +179,19 @@ static bool holds_as_much(const sheaf__plan_inputs *q, int tp)
 
 enum { MOST_FORMS = 4 };
 
-/* Forms of kept activations: as requested, and less, the fastest first. 8 bits would change the
- * result. */
+/* Forms of kept activations: as requested, unless the offload excludes it, and less, the fastest
+ * first. 8 bits would change the result. */
 static int kept_forms(sheaf__kept of[MOST_FORMS], const search *s)
 {
     const sheaf_train_options *o = s->requested;
+    unsigned offloads = 0;
     int n = 0;
+    sheaf_status_free(sheaf__offloads(&offloads, s->q->o.offload)); /* a valid one */
     of[n++] = o->kept;
     if (s->q->place_text != NULL || o->kept == SHEAF__KEPT_INT8 || o->kept == SHEAF__KEPT_NONE)
         return n;
     if (o->kept == SHEAF__KEPT_PAIRS)
-        of[n++] = SHEAF__KEPT_ALL;
+        of[(offloads & ~(unsigned)SHEAF__OFFLOADS_MOMENTS) != 0 ? 0 : n++] = SHEAF__KEPT_ALL;
     if (o->kept != SHEAF__KEPT_ATTENTION)
         of[n++] = SHEAF__KEPT_ATTENTION;
     of[n++] = SHEAF__KEPT_NONE;

@@ -99,7 +99,7 @@ static sheaf_status *write_all(const double *from, const sums *of, const char *p
 }
 
 /* Its weights take the places of the run's, which computes by its own config. Which tokens begin
- * and end texts does not count: the reference gets ids. */
+ * and end texts does not count: the reference gets ids; nor what no forward pass reads. */
 static sheaf_status *check_config(const sheaf_config *other, const sheaf_config *own)
 {
     sheaf_config is = *other;
@@ -111,6 +111,9 @@ static sheaf_status *check_config(const sheaf_config *other, const sheaf_config 
     memcpy(is.eos, own->eos, sizeof is.eos);
     is.byte_vocab = own->byte_vocab;
     is.json = own->json;
+    is.router_loss = own->router_loss;
+    if (own->rope.type != SHEAF_ROPE_DYNAMIC)
+        is.max_position = own->max_position;
     sheaf_status *st = sheaf__config_text(&text[0], own);
     TRY(st, sheaf__config_text(&text[1], &is));
     if (st == NULL && sheaf__lines_differ(&d, text[0], text[1], ':')) {

@@ -419,7 +419,8 @@ sheaf_status *sheaf__select(sheaf__selection *out, const sheaf_schema *schema,
                             const sheaf_events *events)
 {
     *out = (sheaf__selection){ .method = options->method,
-                               .lora_plus = options->lora_plus,
+                               .lora_plus =
+                                   options->method == SHEAF_METHOD_LORA ? options->lora_plus : 0,
                                .lr = options->lr,
                                .family = sheaf__family_for(&schema->config) };
     sheaf_status *st =

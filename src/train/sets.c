@@ -210,7 +210,11 @@ static sheaf_status *check_groups(const sheaf_data *data, const sheaf_train_opti
 sheaf_status *sheaf__objective_check(const sheaf__objective *objective,
                                      const sheaf_train_options *o)
 {
-    const bool away = sheaf__is_given(o->offload) && strcmp(o->offload, "moments") != 0;
+    unsigned offloads = 0;
+    sheaf_status *st = sheaf__offloads(&offloads, o->offload);
+    if (st != NULL)
+        return st;
+    const bool away = (offloads & ~(unsigned)SHEAF__OFFLOADS_MOMENTS) != 0;
     const struct {
         const char *flag, *why;
         bool given;

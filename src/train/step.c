@@ -329,6 +329,8 @@ static sheaf_status *run_side(sheaf__stepper *s, int64_t done, int64_t micro, in
 static sheaf_status *weigh_both(void *self)
 {
     sheaf__stepper *s = self;
+    if (s->runner.watch != NULL && s->runner.watch->op != NULL)
+        return NULL;
     sheaf__pairs_take(s->sums, &s->pairs, 1, &s->pairs.look.batch,
                       knows_rows(s) ? s->both[1] : NULL);
     return run_side(s, s->done, s->micro, 0);

@@ -199,7 +199,7 @@ static sheaf_status *train_rank(void *arg, const sheaf__grid *grid)
         sheaf__out_sweep(&r->folder);
     sheaf__activity_phase(sheaf_comm_activity(comm), "loading");
     st = sheaf__rank_open(&rank, grid, me, &r->job);
-    rank.context.activity = sheaf_comm_activity(comm);
+    rank.context.activity = rank.judging.activity = sheaf_comm_activity(comm);
     TRY(st, sheaf__run_state_init(&s, &rank, o));
     TRY(st, note_devices(r, comm, rank.device));
     s.usage = (sheaf__usage){ .rank = &rank, .grid = grid };

@@ -141,6 +141,7 @@ put_nan $tensor $((170 * 64))
 runs "of layers over stages too" 3 "prompt 1, token 1.*nan for id 0.*the weight '$tensor' holds" generate --model "$work/nan" --tokens 1,2,3 --max-new 4 --place 2 --tp 2
 runs "in evaluation" 0 "the loss of rows 0, 1 .*is not finite: the weight '$tensor' holds" eval --model "$work/nan" --data "$data" --place 2
 runs "a learning rate without measure" 3 "step 2: loss .* the weight '[^']*lora_[AB].weight' holds .* training made it so" train --model "$model" "${few[@]}" --lr 1e38 --out "$work/bad.lr"
+runs "one of magnitudes alone" 3 "step 2: loss .* the weight '[^']*lora_magnitude_vector[^']*' holds .* training made it so" train --model "$model" "${few[@]}" --lora-dora --lr-scale '*lora_A*=0,*lora_B*=0' --lr 1e38 --out "$work/bad.m" --tp 3
 runs "a scale that stays and overflows" 3 "step 1: gradient norm .* the first value that is not finite is .gradient of the head.* --loss-scale dynamic" \
     train --model "$model" "${few[@]}" --dtype float16 --loss-scale 1073741824 --out "$work/bad.scale" --tp 2
 runs "overflow on the way back" 3 "step 1: gradient norm .* the first gradient that is not finite is in layer [0-9], '" \

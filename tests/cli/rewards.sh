@@ -238,11 +238,13 @@ mv "$work/rm" "$work/first_rm"
 check "another judge" judge rm "$work/pairs.jsonl" --seed 9
 runs "is not the run's" '2|3' 'data' train --resume --out "$work/other" --steps 2
 rm -rf "$work/no"
-moved() { # a run with its judge by a relative path goes on elsewhere
-    mkdir "$work/there" && cd "$work/there" && mv ../first_rm own || return 1
-    steps=1 judged moves "$work/prompts.jsonl" "own;exact" && cd / && "$sheaf" train --resume --out "$work/moves" --steps 2 2>"$work/said" || { cat "$work/said"; return 1; }
+moved() { # a run with its judge by a relative path goes on elsewhere, then with it beside the run; a rule is no folder
+    mkdir "$work/there" "$work/there/exact" "$work/exact" && cd "$work/there" && mv ../first_rm own || return 1
+    steps=1 judged moves "$work/prompts.jsonl" "own;exact" && cd / || return 1
+    "$sheaf" train --resume --out "$work/moves" --steps 2 2>"$work/said" && mv "$work/there/own" "$work" &&
+        "$sheaf" train --resume --out "$work/moves" --steps 3 2>"$work/said" || { cat "$work/said"; return 1; }
 }
-check "a judge beside where the run began" moved
+check "a judge beside where the run began, or the run" moved
 runs "a model that gives logits" 2 '--reward .*model.*expected: .score.weight. of one label.*found: +that of a model which gives logits.*try: +a model of --objective reward' "${online[@]}" --generations 2 --reward "$model"
 runs "no model" '2|3' '--reward ' "${online[@]}" --generations 2 --reward "$work"
 printf '{"tokens": [1, 2, 3]}\n' >"$work/ids.jsonl"
