@@ -183,6 +183,10 @@ runs "gone on with" 0 . "${dora[@]}" --adapter "$work/dora1/adapter" --steps 1 -
 runs "a table with magnitudes" 3 "embed_tokens' with DoRA.*the table of embeddings.*leave it out" "${flags[@]}" --lora-targets embed_tokens,q_proj --lora-dora --steps 1 --out "$work/none"
 runs "a weight that is trained" 3 "q_proj.weight' trained with DoRA.*frozen" "${flags[@]}" --lora-targets q_proj --lora-dora --train '*layers.0.*q_proj*' --steps 1 --out "$work/none"
 rm -rf "$work/none"
+for n in 60 100 140; do # reads of one rank: the others do not wait for its norms
+    check "a rank that cannot load, $n" eval 'SHEAF_FAULT=read:$n:fail timeout -k 1 60 "$faulty" "${dora[@]}" --steps 1 --tp 3 --out "$work/none" 2>"$work/stderr"; [ $? -eq 3 ] && grep -q "Input/output error" "$work/stderr"'
+    rm -rf "$work/none"
+done
 
 # ---- what cannot be ----
 runs "two sets to judge by" 2 'one of the two' "${flags[@]}" --steps 1 --eval-split 0.1 --eval-data "$work/other.safetensors" --out "$work/none"
