@@ -422,6 +422,21 @@ TEST(test_http__idle_connections_make_room)
 
 /* ---- the log ---- */
 
+/* The server writes a line when a request is over, which is after its client has the reply. */
+static void wait_for_lines(server *s, int64_t count)
+{
+    int64_t lines = 0;
+    for (int k = 0; k < 1000 && lines < count; k++) {
+        nap(0.01);
+        pthread_mutex_lock(&s->lock);
+        lines = 0;
+        for (size_t i = 0; i < s->log.size; i++)
+            lines += s->log.at[i] == '\n';
+        pthread_mutex_unlock(&s->lock);
+    }
+    assert_int_equal(lines, count);
+}
+
 TEST(test_http__each_request_is_logged_once_it_is_over)
 {
     static const char later[] = "GET /later?all HTTP/1.1\r\n" HOST "\r\n",
@@ -429,7 +444,9 @@ TEST(test_http__each_request_is_logged_once_it_is_over)
     server s;
     begin(&s, &(sheaf__http_options){ .log = write_log });
     assert_int_equal(status(&s, GET HOST "\r\n", sizeof GET HOST + 1), 200);
+    wait_for_lines(&s, 1);
     assert_int_equal(status(&s, GET "Host: evil\r\n\r\n", sizeof GET + 13), 403);
+    wait_for_lines(&s, 2);
     for (int i = 0; i < 2; i++) { /* one waits for its reply, one leaves */
         const int fd = call(&s, 1);
         assert_true(give(fd, later, sizeof later - 1));
@@ -444,12 +461,13 @@ TEST(test_http__each_request_is_logged_once_it_is_over)
             assert_int_equal(status_of(fd), 200);
         if (i == 0)
             close(fd);
+        wait_for_lines(&s, 3 + i);
     }
     const int fd = call(&s, 1);
     assert_true(give(fd, part, sizeof part - 1));
     nap(0.1);
     close(fd);
-    nap(0.1);
+    wait_for_lines(&s, 5);
     sheaf__http_close(s.http);
     assert_string_equal(s.log.at, " 127.0.0.1 GET /now 200\n 127.0.0.1 GET /now 403\n"
                                   " 127.0.0.1 GET /later 200 note=0\n"
