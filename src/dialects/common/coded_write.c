@@ -496,8 +496,10 @@ static sheaf_status *need_scales(sheaf__packer *w, tensor *t)
         const sheaf__plane *p = &t->is.packing->plane[SHEAF__CODES_PART];
         t->scales =
             calloc(1, (size_t)(5 * t->blocks + (p->turned ? t->n / p->per * p->word : 0)) + 1);
-        t->zeros = (uint8_t *)(t->scales + t->blocks);
-        t->words = t->zeros + t->blocks;
+        if (t->scales != NULL) {
+            t->zeros = (uint8_t *)(t->scales + t->blocks);
+            t->words = t->zeros + t->blocks;
+        }
     }
     const bool there = t->scales != NULL;
     pthread_mutex_unlock(&w->lock);
