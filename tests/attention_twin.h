@@ -248,7 +248,7 @@ static inline void run_parts(const problem *p, const result *r, const char *isa,
     const sheaf__attention_call call = { s,     r->o,  r->stats, p->q,
                                          p->k,  p->v,  p->d_o,   r->dq,
                                          r->dk, r->dv, p->sums,  sheaf__units_for(isa) };
-    const size_t whole = SHEAF__THREAD_SCRATCH, little = 400 << 10;
+    const size_t whole = SHEAF__THREAD_SCRATCH, little = (size_t)1 << 20;
     char *scratch = twin_take(whole);
     const unsigned before = _mm_getcsr();
     _mm_setcsr(before | 0x8040);

@@ -24,6 +24,11 @@ SHEAF__INLINE vec larger(vec x, vec y)
 {
     return (vec){ _mm256_max_ps(x.a, y.a), _mm256_max_ps(x.b, y.b) };
 }
+SHEAF__INLINE bool any_less(vec x, vec y)
+{
+    const veci less = v_bits(v_select(v_less(x, y), v_set(-1), v_zero()));
+    return (_mm256_movemask_epi8(less.a) | _mm256_movemask_epi8(less.b)) != 0;
+}
 SHEAF__INLINE veci either(veci x, veci y)
 {
     return (veci){ _mm256_or_si256(x.a, y.a), _mm256_or_si256(x.b, y.b) };

@@ -30,6 +30,10 @@ SHEAF__INLINE vec larger(vec a, vec b)
 {
     return _mm512_max_ps(a, b);
 }
+SHEAF__INLINE bool any_less(vec a, vec b)
+{
+    return v_less(a, b) != 0;
+}
 SHEAF__INLINE veci either(veci a, veci b)
 {
     return _mm512_or_si512(a, b);

@@ -219,75 +219,109 @@ DEVICE void put_weight(const room *r, const tile *t, int i, float weight)
 
 /* ---- forward ---- */
 
-DEVICE void largest(float *max, const room *r, tile *t, int32_t end, sheaf_dtype dtype)
+/* Of 2 queries: m and the thread's lane of a part, and o of it and of all. */
+typedef struct forward {
+    float max[2], lane[2];
+    running o;
+    attention_all all[2];
+    float total[2][PARTS];
+} forward;
+
+/* The largest score of each query in a block of two tiles, of which `seen` has the thread's. */
+DEVICE void take_block(forward *f, float (*s)[2][2], const bool (*seen)[4])
 {
-    max[0] = max[1] = sheaf__float(0xff800000u);
-    for (; t->key < end; t->key += SIDE) {
-        float s[2][2];
-        scores(s, r, t, false, dtype);
-        UNROLL
-        for (int i = 0; i < 4; i++)
-            if (sees(t, i) && s[i / 2][i % 2] > max[i / 2])
-                max[i / 2] = s[i / 2][i % 2];
-    }
     UNROLL
-    for (int i = 0; i < 2; i++) {
+    for (int r = 0; r < 2; r++) {
+        float max = ATTENTION_LEAST;
+        UNROLL
+        for (int i = 0; i < 4; i++) {
+            const float x = s[i / 2][r][i % 2];
+            max = seen[i / 2][r * 2 + i % 2] && x > max ? x : max;
+        }
         UNROLL
         for (int by = 1; by < 16; by *= 2) {
-            const float other = shuffle_xor(max[i], by);
-            max[i] = other > max[i] ? other : max[i];
+            const float other = shuffle_xor(max, by);
+            max = other > max ? other : max;
         }
-        max[i] = max[i] + 0.0f;
+        const float by = attention_move(&f->max[r], max);
+        f->lane[r] = f->lane[r] * by;
+        UNROLL
+        for (int i = 0; i < PARTS; i++) {
+            f->o.chain[r][i] = f->o.chain[r][i] * by;
+            f->o.total[r][i] = f->o.total[r][i] * by;
+        }
     }
 }
 
-/* In 16 lanes, of which 8 threads have two each. */
-DEVICE void sums(float *sum, const float *max, const room *r, tile *t, int32_t end,
-                 sheaf_dtype dtype)
+/* Tile `h` of a block: its exponentials and values. A thread's keys are of one lane. */
+DEVICE void take_values(forward *f, const room *r, const tile *t, float (*s)[2], const bool *seen,
+                        sheaf_dtype dtype)
 {
-    float lane[2] = { 0, 0 };
-    for (; t->key < end; t->key += SIDE) {
-        float s[2][2];
-        scores(s, r, t, false, dtype);
-        UNROLL
-        for (int i = 0; i < 4; i++)
-            put_weight(r, t, i, sees(t, i) ? sheaf__exp_of(s[i / 2][i % 2] - max[i / 2]) : 0.0f);
-        sync_threads();
-        const float *e = r->weight + threadIdx.x / 8 * LINE + threadIdx.x % 8;
-        UNROLL
-        for (int i = 0; i < 4; i++)
-            lane[i % 2] = lane[i % 2] + e[i * 8];
-    }
-    float x = lane[0] + lane[1];
     UNROLL
-    for (int by = 4; by > 0; by /= 2)
-        x = x + shuffle_xor(x, by);
+    for (int i = 0; i < 4; i++) {
+        const float e = seen[i] ? sheaf__exp_of(s[i / 2][i % 2] - f->max[i / 2]) : 0.0f;
+        f->lane[i / 2] = f->lane[i / 2] + e;
+        put_weight(r, t, i, sheaf__rounded(e, dtype));
+    }
     sync_threads();
-    if (threadIdx.x % 8 == 0)
-        r->row[threadIdx.x / 8] = sheaf__one_nan(x);
+    load_keys(r->y, r, t, t->a->v, t->a->ldv, dtype);
     sync_threads();
-    sum[0] = r->row[threadIdx.x / 16];
-    sum[1] = r->row[threadIdx.x / 16 + 16];
+    add_tile(&f->o, r, r->y, false, t->a);
 }
 
-DEVICE void values(running *o, const float *max, const float *sum, const room *r, tile *t,
-                   int32_t end, sheaf_dtype dtype)
+DEVICE void begin_part(forward *f)
 {
-    begin(o);
-    for (; t->key < end; t->key += SIDE) {
-        float s[2][2];
-        scores(s, r, t, false, dtype);
+    begin(&f->o);
+    UNROLL
+    for (int r = 0; r < 2; r++) {
+        f->max[r] = ATTENTION_LEAST;
+        f->lane[r] = 0;
+    }
+}
+
+DEVICE void end_part(forward *f)
+{
+    UNROLL
+    for (int r = 0; r < 2; r++) {
+        float sum = f->lane[r], by, before;
+        UNROLL
+        for (int apart = 8; apart > 0; apart /= 2)
+            sum = sum + shuffle_xor(sum, apart);
+        attention_join(&f->all[r], f->max[r], sum, &by, &before);
+        UNROLL
+        for (int i = 0; i < PARTS; i++)
+            f->total[r][i] = fmaf(f->o.total[r][i] + f->o.chain[r][i], by, f->total[r][i] * before);
+    }
+    begin_part(f);
+}
+
+/* A block of keys; `end` is behind the last one that is seen. */
+DEVICE void attend_block(forward *f, const room *r, tile *t, int32_t end, sheaf_dtype dtype)
+{
+    const int32_t key = t->key;
+    float s[2][2][2];
+    bool seen[2][4];
+    UNROLL
+    for (int h = 0; h < 2; h++) {
+        t->key = key + h * SIDE;
+        if (t->key < end)
+            scores(s[h], r, t, false, dtype);
         UNROLL
         for (int i = 0; i < 4; i++)
-            put_weight(
-                r, t, i,
-                sheaf__rounded(sheaf__exp_of(s[i / 2][i % 2] - max[i / 2]) / sum[i / 2], dtype));
-        sync_threads();
-        load_keys(r->y, r, t, t->a->v, t->a->ldv, dtype);
-        sync_threads();
-        add_tile(o, r, r->y, false, t->a);
-        end_tile(o, t->key, t->key + SIDE >= end);
+            seen[h][i] = t->key < end && sees(t, i);
     }
+    take_block(f, s, seen);
+    UNROLL
+    for (int h = 0; h < 2; h++) {
+        t->key = key + h * SIDE;
+        if (t->key < end) {
+            sync_threads();
+            take_values(f, r, t, s[h], seen[h], dtype);
+        }
+    }
+    if (!t->a->tiles)
+        end_block(&f->o);
+    t->key = key;
 }
 
 /* A block has the queries of one head; those that see most keys come first. */
@@ -307,27 +341,36 @@ KERNELS(attention_forward_fma, sheaf__attention_part, THREADS)
 {
     const room r = room_of(a);
     tile t = queries_of(a);
-    const int32_t from = attention_begin(&t.v, t.query, SIDE),
-                  end = attention_end(&t.v, t.query, SIDE);
-    float max[2], sum[2];
-    running o;
+    const int32_t end = attention_end(&t.v, t.query, SIDE);
+    forward f;
+    begin_part(&f);
+    UNROLL
+    for (int i = 0; i < 2 * PARTS; i++)
+        f.total[i / PARTS][i % PARTS] = 0;
+    UNROLL
+    for (int i = 0; i < 2; i++) {
+        f.all[i].max = ATTENTION_LEAST;
+        f.all[i].sum = 0;
+    }
     load_queries(r.x, &r, &t, a->q, attention_q(a, &t.v, t.head), a->ldq, dtype);
-    t.key = from;
-    largest(max, &r, &t, end, dtype);
-    t.key = from;
-    sums(sum, max, &r, &t, end, dtype);
-    t.key = from;
-    values(&o, max, sum, &r, &t, end, dtype);
-    store(a->o, attention_o(a, &t.v, t.head) + t.query * a->ldo, a->ldo, t.v.queries - t.query, &o,
-          a->head_dim, dtype);
+    t.key = attention_begin(&t.v, t.query, ATTENTION_KEYS);
+    for (; t.key < end; t.key += ATTENTION_KEYS) {
+        attend_block(&f, &r, &t, end, dtype);
+        if ((t.key + ATTENTION_KEYS) % ATTENTION_PART == 0 || t.key + ATTENTION_KEYS >= end)
+            end_part(&f);
+    }
+    UNROLL
+    for (int i = 0; i < 2 * PARTS; i++)
+        f.o.total[i / PARTS][i % PARTS] =
+            f.total[i / PARTS][i % PARTS] * attention_inverse(&f.all[i / PARTS]);
+    store(a->o, attention_o(a, &t.v, t.head) + t.query * a->ldo, a->ldo, t.v.queries - t.query,
+          &f.o, a->head_dim, dtype);
     UNROLL
     for (int i = 0; i < 2; i++) {
         const int32_t query = t.query + (int)threadIdx.x / 16 + i * 16;
-        float *stats = a->stats + (attention_stat(a, &t.v, t.head) + query) * 2;
-        if (a->stats != NULL && query < t.v.queries && threadIdx.x % 16 == 0) {
-            stats[0] = max[i];
-            stats[1] = sum[i];
-        }
+        if (a->stats != NULL && query < t.v.queries && threadIdx.x % 16 == 0)
+            attention_store_stats(a->stats + (attention_stat(a, &t.v, t.head) + query) * 2,
+                                  &f.all[i]);
     }
 }
 
