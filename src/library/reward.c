@@ -21,25 +21,38 @@
 
 /* ---- the list ---- */
 
-static sheaf_status *read_one(struct sheaf__reward *out, const char *at, size_t n)
+static const char regex[] = "regex:";
+
+sheaf_status *sheaf__reward_entry(char **text, bool *rule, const char **list)
 {
-    static const char regex[] = "regex:";
+    const char *at = *list;
+    size_t n = strcspn(at, ";");
+    *list = at + n;
     for (; n > 0 && isspace((unsigned char)*at); n--)
         at++;
     const bool is_regex = n >= sizeof regex - 1 && memcmp(at, regex, sizeof regex - 1) == 0;
     while (n > 0 && !is_regex && isspace((unsigned char)at[n - 1])) /* a pattern's are its own */
         n--;
+    *text = strndup(at, n);
+    *rule = is_regex || (*text != NULL && strcmp(*text, "exact") == 0);
+    return *text == NULL ? sheaf__no_memory("rewards") : NULL;
+}
+
+static sheaf_status *read_one(struct sheaf__reward *out, const char **list)
+{
+    bool rule;
+    sheaf_status *st = sheaf__reward_entry(&out->text, &rule, list);
+    if (st != NULL)
+        return st;
+    const bool is_regex = rule && out->text[0] == regex[0];
     out->weight = 1;
-    out->text = strndup(at, n);
-    if (out->text == NULL)
-        return sheaf__no_memory("rewards");
     out->kind = SHEAF__REWARD_PROGRAM;
-    if (strcmp(out->text, "exact") == 0)
+    if (rule)
         out->kind = SHEAF__REWARD_EXACT;
-    else if (!is_regex && sheaf__path_kind(out->text) == SHEAF_PATH_DIR)
+    else if (sheaf__path_kind(out->text) == SHEAF_PATH_DIR)
         out->kind = SHEAF__REWARD_MODEL;
-    else if (!is_regex && (n == 0 || strncasecmp(out->text, "regex", 5) == 0 ||
-                           strncasecmp(out->text, "exact", 5) == 0))
+    else if ((out->text[0] == '\0' || strncasecmp(out->text, "regex", 5) == 0 ||
+              strncasecmp(out->text, "exact", 5) == 0))
         return sheaf_try_this(
             sheaf_found(
                 sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`reward`"),
@@ -75,11 +88,9 @@ sheaf_status *sheaf__rewards_open(sheaf__rewards *r, const char *list, const cha
     sheaf_status *st = NULL;
     *r = (sheaf__rewards){ .seconds = seconds > 0 ? seconds : 60 };
     for (const char *at = list; st == NULL; at++) {
-        const size_t n = strcspn(at, ";");
         if (r->count == SHEAF__MOST_REWARDS)
             return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`reward`"), "8 at most");
-        st = read_one(&r->of[r->count++], at, n);
-        at += n;
+        st = read_one(&r->of[r->count++], &at);
         if (*at == '\0')
             break;
     }

@@ -41,6 +41,9 @@ typedef struct sheaf__judged {
     int64_t step;
 } sheaf__judged;
 
+/* sheaf__reward_entry - the entry of a list at *list without blanks around it (malloc'd), and
+ * whether it is "exact" or a pattern; *list then is at its ";" or at the end. */
+sheaf_status *sheaf__reward_entry(char **text, bool *rule, const char **list);
 /* sheaf__rewards_open - weights: with ","; NULL or empty: 1 each; `stop` is NULL. Errors:
  * SHEAF_E_ARG. Close also after a failure. */
 sheaf_status *sheaf__rewards_open(sheaf__rewards *out, const char *list, const char *weights,

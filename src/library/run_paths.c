@@ -6,6 +6,7 @@
 #include "base/base.h"
 #include "base/file.h"
 #include "data/data_sets.h"
+#include "library/reward.h"
 
 static bool is_relative(const char *path)
 {
@@ -39,22 +40,20 @@ static sheaf_status *rewards_in(char **out, bool *there, const char *folder, con
     sheaf_status *st = NULL;
     *there = false;
     for (const char *at = value; st == NULL; at++) {
-        const size_t skip = strspn(at, " \t\n"), n = strcspn(at += skip, ";");
-        char *one = strndup(at, n), *path = NULL;
-        for (size_t i = n; one != NULL && i > 0 && strchr(" \t\n", one[i - 1]) != NULL; i--)
-            one[i - 1] = '\0';
-        st = one == NULL ? sheaf__no_memory(value) : sheaf__path_join(&path, folder, one);
-        const bool model = st == NULL && is_relative(one) && strcmp(one, "exact") != 0 &&
-                           strncmp(one, "regex:", 6) != 0 &&
-                           sheaf__path_kind(path) == SHEAF_PATH_DIR;
+        const char *begin = at + strspn(at, " \t\n");
+        char *one = NULL, *path = NULL;
+        bool rule;
+        st = sheaf__reward_entry(&one, &rule, &at);
+        TRY(st, sheaf__path_join(&path, folder, one));
+        const bool model =
+            st == NULL && !rule && is_relative(one) && sheaf__path_kind(path) == SHEAF_PATH_DIR;
         *there |= model;
         if (model)
             sheaf__text_add(&all, "%s", path);
         else
-            sheaf__text_bytes(&all, at, n);
+            sheaf__text_bytes(&all, begin, (size_t)(at - begin));
         free(path);
         free(one);
-        at += n;
         sheaf__text_bytes(&all, ";", *at == ';');
         if (*at == '\0')
             break;
