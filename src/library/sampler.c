@@ -55,21 +55,23 @@ static sheaf__to_score to_score(const sheaf__run_sampler *s, int64_t prompt, con
                               completion == NULL ? "" : completion };
 }
 
-/* What a judge is, behind its base: its adapter, and how it lays conversations out. */
+/* What a judge is: its base, its adapter, and how it lays conversations out. */
 static sheaf_status *add_print(sheaf_text *prints, const sheaf__reward_model *judge)
 {
-    char print[33] = "", *config = NULL;
+    char base[33] = "", print[33] = "", *config = NULL;
     sheaf__hashed *hashed = NULL;
-    sheaf_status *st = NULL;
+    if (judge->opened.weights == NULL) /* of a plan */
+        return NULL;
+    sheaf_status *st = sheaf__fingerprint(base, judge->opened.schema, judge->opened.weights);
     if (judge->opened.adapter != NULL) {
         sheaf_lora_options options = judge->opened.lora->options;
         options.base_name = NULL; /* the base's path then */
-        st = sheaf_lora_options_json(&config, &options);
+        TRY(st, sheaf_lora_options_json(&config, &options));
         TRY(st, sheaf__hashed_new(&hashed, judge->opened.adapter, NULL));
         TRY(st, sheaf__hashed_all(hashed, 1));
         TRY(st, sheaf__hashed_weights(print, hashed));
     }
-    sheaf__text_add(prints, "%s%s%s", print, config == NULL ? "" : config,
+    sheaf__text_add(prints, "%s%s%s%s", base, print, config == NULL ? "" : config,
                     judge->texts.chat == NULL ? ""
                                               : sheaf__chat_template_program(judge->texts.chat));
     sheaf__hashed_free(hashed);
@@ -88,14 +90,10 @@ static sheaf_status *ask_judges(sheaf_text *prints, sheaf__run_sampler *s,
     for (int64_t i = 0; i < n && st == NULL; i++)
         of[i] = to_score(s, i, ".");
     for (int k = 0; k < s->sampler.judges && st == NULL; k++) {
-        char print[33] = "";
         const sheaf__opened *opened = &s->judge[k].opened;
         st = sheaf__reward_model_read(&s->sampler.judge[k], &s->judge[k], of, n, most, o->date,
                                       events);
-        if (st == NULL && opened->weights != NULL)
-            st = sheaf__fingerprint(print, opened->schema, opened->weights);
-        sheaf__text_add(prints, "%s", print);
-        TRY(st, opened->weights == NULL ? NULL : add_print(prints, &s->judge[k]));
+        TRY(st, add_print(prints, &s->judge[k]));
         sheaf__warn_positions(&opened->config, s->judge[k].path, s->sampler.judge[k].seq, events);
     }
     free(of);
