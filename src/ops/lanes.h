@@ -209,7 +209,7 @@ LANES_FN __m256i _mm256_inserti128_si256(__m256i x, __m128i half, const int i)
 
 /* ---- the same in every lane ---- */
 
-#define LANES_ONE(type, half, name, of, expression)                                                \
+#define LANES_ONE(type, half, name, expression)                                                    \
     LANES_FN half _mm_##name##_lanes(half x)                                                       \
     {                                                                                              \
         return expression;                                                                         \
@@ -270,7 +270,7 @@ LANES_TWO(__m256i, __m128i, and_si256, x &y)
 LANES_TWO(__m256i, __m128i, or_si256, x | y)
 LANES_TWO(__m256i, __m128i, xor_si256, x ^ y)
 LANES_TWO(__m256i, __m128i, andnot_si256, ~x &y)
-LANES_ONE(__m256i, __m128i, abs_epi32, , LANES_PICK(__m128i, (lanes_4i)x < 0, -x, x))
+LANES_ONE(__m256i, __m128i, abs_epi32, LANES_PICK(__m128i, (lanes_4i)x < 0, -x, x))
 LANES_BY(slli_epi32, __m128i, <<)
 LANES_BY(srli_epi32, __m128i, >>)
 LANES_BY(srai_epi32, lanes_4i, >>)
@@ -281,7 +281,7 @@ LANES_BY(srli_epi64, lanes_2u, >>)
 #define _mm256_srl_epi32(x, by) _mm256_srli_epi32(x, (int)(by)[0])
 
 #ifdef __aarch64__
-LANES_ONE(__m256, __m128, sqrt_ps, , (__m128)vsqrtq_f32((float32x4_t)x))
+LANES_ONE(__m256, __m128, sqrt_ps, (__m128)vsqrtq_f32((float32x4_t)x))
 LANES_INTS(adds_epi8, (__m128i)vqaddq_s8((int8x16_t)x, (int8x16_t)y))
 LANES_INTS(packus_epi32,
            (__m128i)vcombine_u16(vqmovun_s32((int32x4_t)x), vqmovun_s32((int32x4_t)y)))
@@ -344,7 +344,7 @@ LANES_LOOP(shuffle_epi8, uint8_t, 16,
            ((lanes_16u)y)[i] >> 7 ? 0 : ((lanes_16u)x)[((lanes_16u)y)[i] & 15])
 LANES_FN __m128 lanes_sqrt(__m128 x){
     LANES_EACH(__m128, float, 4, __builtin_sqrtf(x[i]))
-} LANES_ONE(__m256, __m128, sqrt_ps, , lanes_sqrt(x)) LANES_FN __m128
+} LANES_ONE(__m256, __m128, sqrt_ps, lanes_sqrt(x)) LANES_FN __m128
     lanes_fma(__m128 x, __m128 y, __m128 z){
         LANES_EACH(__m128, float, 4, __builtin_fmaf(x[i], y[i], z[i]))
     } LANES_FN lanes_2d lanes_fma_pd(lanes_2d x, lanes_2d y, lanes_2d z){

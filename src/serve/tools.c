@@ -39,7 +39,7 @@ static sheaf_status *render(char **out, const sheaf__codec *w, const json_t *too
                              SHEAF__USER, "content", "a", "role", SHEAF__ASSISTANT, "content", "",
                              "tool_calls", "id", "abcdefghi", "type", "function", "function",
                              "name", NAME, "arguments", "{\"" KEY "\": \"b\"}");
-    const sheaf__message said[] = {
+    const sheaf__message message[] = {
         { SHEAF__USER, "a", 1, json_array_get(list, 0), false },
         { SHEAF__ASSISTANT, "", 0, json_array_get(list, 1), false },
     };
@@ -48,8 +48,8 @@ static sheaf_status *render(char **out, const sheaf__codec *w, const json_t *too
     };
     sheaf__rendered text = { 0 };
     sheaf_status *st = list == NULL ? no_memory() : NULL;
-    TRY(st, sheaf__chat_open_arguments(list, w->chat, said, n, &how));
-    TRY(st, sheaf__chat_render(&text, w->chat, said, n, &how));
+    TRY(st, sheaf__chat_open_arguments(list, w->chat, message, n, &how));
+    TRY(st, sheaf__chat_render(&text, w->chat, message, n, &how));
     if (st == NULL && (*out = strdup(text.text)) == NULL)
         st = no_memory();
     sheaf__rendered_release(&text);
@@ -107,26 +107,26 @@ static void read_form(sheaf__tool_form *f, const sheaf__codec *w, const char *ca
 
 sheaf_status *sheaf__tool_form_read(sheaf__tool_form *f, const sheaf__codec *w, const json_t *tools)
 {
-    char *asked = NULL, *said = NULL;
+    char *prompt = NULL, *answered = NULL;
     size_t same = 0;
     *f = (sheaf__tool_form){ 0 };
     if (w->chat == NULL)
         return sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "`tools`"),
                               "a chat template, which describes them to the model");
-    sheaf_status *st = render(&asked, w, tools, 1);
+    sheaf_status *st = render(&prompt, w, tools, 1);
     if (st == NULL) /* a template without calls has no form */
-        sheaf_status_free(render(&said, w, tools, 2));
-    while (said != NULL && asked[same] != '\0' && asked[same] == said[same])
+        sheaf_status_free(render(&answered, w, tools, 2));
+    while (answered != NULL && prompt[same] != '\0' && prompt[same] == answered[same])
         same++;
-    if (said != NULL) {
-        const char *call = said + same;
+    if (answered != NULL) {
+        const char *call = answered + same;
         bool more;
         const size_t thoughts = sheaf__chat_no_thoughts(&more, w->chat, call, strlen(call));
         call += thoughts;
         read_form(f, w, thoughts > 0 ? call + strspn(call, "\n") : call);
     }
-    free(asked);
-    free(said);
+    free(prompt);
+    free(answered);
     return st;
 }
 
@@ -306,8 +306,8 @@ size_t sheaf__tool_sure(const sheaf__tool_form *f, const char *text, size_t size
 }
 
 /* One call as an object of the model's form; does a tool have its name? */
-static sheaf_status *add_said(json_t *to, bool *good, const sheaf__tool_form *f,
-                              const json_t *tools, const char *name, const json_t *arguments)
+static sheaf_status *add_answered(json_t *to, bool *good, const sheaf__tool_form *f,
+                                  const json_t *tools, const char *name, const json_t *arguments)
 {
     const json_t *tool;
     char *text = NULL;
@@ -327,6 +327,14 @@ static sheaf_status *add_said(json_t *to, bool *good, const sheaf__tool_form *f,
     return st;
 }
 
+/* The same of an object with a name and arguments. */
+static sheaf_status *add_object(json_t *to, bool *good, const sheaf__tool_form *f,
+                                const json_t *tools, const json_t *call)
+{
+    return add_answered(to, good, f, tools, json_string_value(json_object_get(call, f->name)),
+                        json_object_get(call, f->arguments));
+}
+
 /* A call, or a list of some, at `text`; *size: its bytes, 0: there is none. */
 static sheaf_status *take_calls(json_t *to, size_t *size, const sheaf__tool_form *f,
                                 const json_t *tools, const char *text)
@@ -338,13 +346,11 @@ static sheaf_status *take_calls(json_t *to, size_t *size, const sheaf__tool_form
     size_t i;
     sheaf_status *st = NULL;
     if (f->lines)
-        st = add_said(to, &good, f, tools, name, value);
+        st = add_answered(to, &good, f, tools, name, value);
     else if (json_is_object(value))
-        st = add_said(to, &good, f, tools, json_string_value(json_object_get(value, f->name)),
-                      json_object_get(value, f->arguments));
+        st = add_object(to, &good, f, tools, value);
     json_array_foreach(f->lines ? NULL : value, i, call) if (good && st == NULL) st =
-        add_said(to, &good, f, tools, json_string_value(json_object_get(call, f->name)),
-                 json_object_get(call, f->arguments));
+        add_object(to, &good, f, tools, call);
     *size = good ? line + *size : 0;
     json_decref(value);
     free(name);
