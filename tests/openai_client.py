@@ -77,6 +77,15 @@ for chunk in client.chat.completions.create(model=base, messages=talk, max_token
         reason = choice.finish_reason or reason
 case("streamed it is the same", pieces == want["text"] and reason in ("length", "stop"), pieces, want["text"])
 case("with its usage", usage is not None and usage.completion_tokens == got.usage.completion_tokens)
+got = client.responses.create(model=base, input="hello", max_output_tokens=20, temperature=0.8, extra_body={"seed": 5})
+case("a response is the same", got.output_text == want["text"] and got.usage.output_tokens == usage.completion_tokens, got, want)
+events = list(client.responses.create(model=base, input=talk, max_output_tokens=20, temperature=0.8, stream=True, extra_body={"seed": 5}))
+pieces, last = "".join(event.delta for event in events if event.type == "response.output_text.delta"), events[-1].response
+case("streamed, too", pieces == last.output_text == want["text"] and last.status == got.status, pieces, last)
+schema = {"type": "object", "properties": {"a": {"enum": ["b"]}}, "required": ["a"], "additionalProperties": False}
+got = client.responses.create(model=base, input="hello", max_output_tokens=200, extra_body={"seed": 5},
+                              text={"format": {"type": "json_schema", "name": "x", "schema": schema}})
+case("of a schema", json.loads(got.output_text) == {"a": "b"}, got)
 want = generate("--adapter", adapter, "--prompt", "some words", "--max-new", "12", "--greedy")
 got = client.completions.create(model=second, prompt="some words", max_tokens=12, temperature=0, logprobs=2)
 case("an adapter answers by its name", got.choices[0].text == want["text"], got, want)
@@ -100,6 +109,7 @@ refused("one by name", openai.NotFoundError, lambda: client.models.retrieve("own
 refused("calls where the template has no place for them", openai.BadRequestError, lambda: client.chat.completions.create(
     model=base, messages=[*talk, {"role": "assistant", "content": None, "tool_calls": [
         {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}]}, *talk]))
+refused("a response before", openai.BadRequestError, lambda: client.responses.create(model=base, input="a", previous_response_id="b"))
 refused("a bad number", openai.BadRequestError, lambda: client.completions.create(model=base, prompt="a", temperature=-1))
 refused("another key", openai.AuthenticationError,
         lambda: openai.OpenAI(base_url=serving["url"] + "/v1", api_key="other", max_retries=0).models.list())

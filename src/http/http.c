@@ -335,7 +335,8 @@ void sheaf__http_error_json(sheaf_text *to, const char *type, const char *code,
                  { "try", sheaf_status_try(st) } };
     sheaf_text message = { 0 };
     const char *where = part[0].text;
-    const bool names = *where == '`' || *where == '\''; /* a field of the request */
+    const bool names =
+        *where != '\0' && strchr("`'\"", *where) != NULL; /* a field of the request */
     const char *end = names ? strchr(where + 1, *where) : NULL;
     char *param = end == NULL ? NULL : strndup(where + 1, (size_t)(end - where) - 1);
     for (size_t i = 0; i < 4; i++)

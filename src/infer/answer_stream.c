@@ -31,16 +31,22 @@ static size_t find_stop(const sheaf__answer_stream *s, const char *text, size_t 
     return at;
 }
 
+size_t sheaf__text_held(const char *text, size_t size, const char *mark, size_t n)
+{
+    n = n <= size ? n - (n > 0) : size;
+    while (n > 0 && memcmp(text + size - n, mark, n) != 0)
+        n--;
+    return n;
+}
+
 /* The size without a possible beginning of a stop text. */
 static size_t before_stop(const sheaf__answer_stream *s, const char *text, size_t size)
 {
     size_t held = 0;
     for (int64_t i = 0; i <= s->nstop; i++) {
         const char *stop = stop_at(s, i);
-        size_t n = stop == NULL ? 0 : strlen(stop) - 1;
-        for (n = n < size ? n : size; n > held; n--)
-            if (memcmp(text + size - n, stop, n) == 0)
-                held = n;
+        const size_t n = stop == NULL ? 0 : sheaf__text_held(text, size, stop, strlen(stop));
+        held = n > held ? n : held;
     }
     return size - held;
 }

@@ -18,6 +18,8 @@ typedef struct sheaf__answer_stream {
     int64_t taken;               /* ids consumed */
 } sheaf__answer_stream;
 
+/* sheaf__text_held - bytes at the end of a text that a mark of n bytes may begin with. */
+size_t sheaf__text_held(const char *text, size_t size, const char *mark, size_t n);
 /* sheaf__answer_stream_more - *out: the new text that is certain (malloc'd, perhaps empty; `out`
  * NULL: only sets `over`). Held back are possible halves of a character, possible beginnings of a
  * stop text and, for a laid-out prompt, blanks at both ends and an empty block of thoughts. Here

@@ -11,7 +11,7 @@
 #include "http/log.h"
 #include "infer/answer_stream.h"
 #include "infer/token_text.h"
-#include "serve/tools.h"
+#include "serve/responses.h"
 
 /* One answer as it grows. */
 typedef struct choice {
@@ -27,10 +27,8 @@ typedef struct choice {
     int64_t lead;    /* of these, blanks and empty thoughts that are no text of a laid-out answer */
     sheaf__answer_stream stream;
     sheaf__token_text tokens_text; /* the same, by tokens */
-    sheaf_text said; /* with tools: the text so far, of which `sent` bytes were streamed */
-    size_t sent;
-    json_t *calls; /* of tools; NULL: none */
-    char *text;
+    sheaf__said said;
+    size_t sent[2]; /* bytes of its thoughts and its content that were streamed */
     int64_t tokens;
     const char *finish;
     bool started;
@@ -41,7 +39,8 @@ typedef struct reply {
     sheaf__request request;
     sheaf__engine_request submitted;
     const char *model;
-    sheaf__tool_form form;         /* with tools */
+    sheaf__said_rules rules;
+    sheaf__response response;      /* of /v1/responses */
     char *schema, *before, *after; /* where a call must be; NULL */
     const sheaf__codec *codec;
     choice *choice; /* [choices] */
@@ -64,12 +63,10 @@ static void release(reply *r)
         sheaf__answer_stream_release(&p->stream);
         sheaf__token_text_release(&p->tokens_text);
         sheaf__text_release(&p->held);
-        sheaf__text_release(&p->said);
-        json_decref(p->calls);
-        free(p->text);
+        sheaf__said_release(&p->said);
     }
     free(r->choice);
-    sheaf__tool_form_release(&r->form);
+    sheaf__tool_form_release(&r->rules.form);
     free(r->schema);
     free(r->before);
     free(r->after);
@@ -366,38 +363,31 @@ static void put_usage(sheaf_json_writer *j, const reply *r)
 
 /* ---- calls of tools ---- */
 
-/* {id, type, function} of call k, behind what else its object has. Mistral's templates demand ids
- * of 9 letters and digits: no two of a reply are the same. */
-static void put_call(sheaf_json_writer *j, const reply *r, int64_t answer, size_t k)
+/* Mistral's templates demand ids of 9 letters and digits: no two of a reply are the same. */
+static void name_calls(const reply *r, int64_t answer)
 {
-    const json_t *call = json_array_get(r->choice[answer].calls, k);
     static const char digits[] = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
-    uint64_t number =
-        (r->id << 20 | (uint64_t)answer << 14 | (k & 0x3FFF)) & ((UINT64_C(1) << 53) - 1);
-    char id[10] = "";
-    for (int i = 0; i < 9; i++, number /= 62)
-        id[i] = digits[number % 62];
-    sheaf__json_put(j, "id:s type:s function:{ name:s arguments:s }", id, "function",
-                    json_string_value(json_object_get(call, "name")),
-                    json_string_value(json_object_get(call, "arguments")));
+    json_t *call;
+    size_t k;
+    json_array_foreach(r->choice[answer].said.calls, k, call)
+    {
+        uint64_t number =
+            (r->id << 20 | (uint64_t)answer << 14 | (k & 0x3FFF)) & ((UINT64_C(1) << 53) - 1);
+        char id[10] = "";
+        for (int i = 0; i < 9; i++, number /= 62)
+            id[i] = digits[number % 62];
+        json_object_set_new(call, "id", json_string(id));
+    }
 }
 
-/* More of an answer that may call tools; the bytes of p->said that are its content so far. */
-static size_t take_said(choice *p, const reply *r, const sheaf__delta *s, bool over)
+/* {id, type, function} of call k, behind what else its object has. */
+static void put_call(sheaf_json_writer *j, const reply *r, int64_t answer, size_t k)
 {
-    size_t content;
-    if (!over) {
-        sheaf__text_add(&p->said, "%s", s->piece);
-        return sheaf__tool_sure(&r->form, so_far(&p->said), p->said.size);
-    }
-    p->said.size = 0;
-    sheaf__text_add(&p->said, "%s", s->text == NULL ? "" : s->text);
-    content = p->said.size;
-    sheaf_status_free(
-        sheaf__tool_calls(&p->calls, &content, &r->form, r->request.tools, so_far(&p->said)));
-    if (p->calls != NULL && strcmp(p->finish, "stop") == 0)
-        p->finish = "tool_calls";
-    return content;
+    const json_t *call = json_array_get(r->choice[answer].said.calls, k);
+    sheaf__json_put(j, "id:s type:s function:{ name:s arguments:s }",
+                    json_string_value(json_object_get(call, "id")), "function",
+                    json_string_value(json_object_get(call, "name")),
+                    json_string_value(json_object_get(call, "arguments")));
 }
 
 /* ---- a stream ---- */
@@ -409,8 +399,11 @@ static void write_event(reply *r, sheaf_text *event)
     sheaf__text_release(event);
 }
 
-/* finish NULL: the answer goes on. call: the number of a call of a tool instead of text, or -1. */
-static void write_piece(reply *r, int64_t answer, const char *piece, int64_t call,
+/* What a delta has beside its role. */
+typedef enum kind { THOUGHTS, CONTENT, CALL } kind;
+
+/* finish NULL: the answer goes on. k: the number of a call. */
+static void write_piece(reply *r, int64_t answer, kind what, const char *piece, size_t k,
                         const char *finish)
 {
     choice *p = &r->choice[answer];
@@ -418,19 +411,21 @@ static void write_piece(reply *r, int64_t answer, const char *piece, int64_t cal
     sheaf__text_add(&j.text, "data: ");
     put_head(&j, r, true);
     sheaf__json_put(&j, "choices:[ { index:d", answer);
-    if (!r->request.chat) {
+    if (r->request.chat) {
+        sheaf__json_open(&j, "delta", '{');
+        sheaf__json_put(&j, p->started ? "" : "role:s", "assistant");
+        if (what != THOUGHTS && !(what == CALL && p->started))
+            sheaf__json_put_text(&j, "content", what == CALL ? NULL : piece);
+        else if (what == THOUGHTS)
+            sheaf__json_put_text(&j, "reasoning_content", piece);
+        if (what == CALL) {
+            sheaf__json_put(&j, "tool_calls:[ { index:d", (int64_t)k);
+            put_call(&j, r, answer, k);
+            sheaf__json_put(&j, "} ]");
+        }
+        sheaf__json_close(&j, '}');
+    } else
         sheaf__json_put_text(&j, "text", piece);
-    } else if (call >= 0) {
-        sheaf__json_put(&j, "delta:{");
-        if (!p->started)
-            sheaf__json_put(&j, "role:s content:s", "assistant", (char *)NULL);
-        sheaf__json_put(&j, "tool_calls:[ { index:d", call);
-        put_call(&j, r, answer, (size_t)call);
-        sheaf__json_put(&j, "} ] }");
-    } else if (p->started)
-        sheaf__json_put(&j, "delta:{ content:s }", piece);
-    else
-        sheaf__json_put(&j, "delta:{ role:s content:s }", "assistant", piece);
     p->started = true;
     put_logprobs(&j, p, r);
     sheaf__json_put(&j, "finish_reason:s } ]", finish);
@@ -440,9 +435,23 @@ static void write_piece(reply *r, int64_t answer, const char *piece, int64_t cal
     write_event(r, &j.text);
 }
 
+/* What its end tells. */
+static void end_response(reply *r)
+{
+    r->response.finish = r->choice[0].finish;
+    count_tokens(&r->response.input, &r->response.output, r);
+}
+
 static void end_stream(reply *r)
 {
     sheaf_json_writer j = { .compact = false };
+    if (r->request.asked != NULL) {
+        end_response(r);
+        sheaf__response_end(&j.text, &r->response, &r->choice[0].said);
+        write_event(r, &j.text);
+        sheaf__exchange_end(r->exchange);
+        return;
+    }
     if (r->request.usage) {
         sheaf__text_add(&j.text, "data: ");
         put_head(&j, r, true);
@@ -473,17 +482,25 @@ static void break_stream(reply *r, const sheaf_status *failed)
 static void write_whole(reply *r)
 {
     sheaf_json_writer j = { .compact = false };
+    if (r->request.asked != NULL) {
+        end_response(r);
+        sheaf__response_whole(&j.text, &r->response, &r->choice[0].said);
+        sheaf__exchange_reply(r->exchange, 200, "application/json", &j.text);
+        return;
+    }
     put_head(&j, r, false);
     sheaf__json_open(&j, "choices", '[');
     for (int64_t i = 0; i < r->choices; i++) {
         choice *p = &r->choice[i];
-        const char *text = p->text == NULL ? "" : p->text;
+        const size_t calls = json_array_size(p->said.calls);
+        char *text = sheaf__said_unsent(p->said.content, &p->sent[1]),
+             *thoughts = sheaf__said_unsent(p->said.thoughts, &p->sent[0]);
         sheaf__json_put(&j, "{ index:d", i);
-        const size_t calls = json_array_size(p->calls);
         if (r->request.chat) {
             sheaf__json_put(&j, "message:{ role:s content:s refusal:s", "assistant",
-                            calls > 0 && text[strspn(text, " \n")] == '\0' ? NULL : text,
-                            (char *)NULL);
+                            text == NULL && calls == 0 ? "" : text, (char *)NULL);
+            if (thoughts != NULL)
+                sheaf__json_put_text(&j, "reasoning_content", thoughts);
             sheaf__json_put(&j, calls > 0 ? "tool_calls:[" : "");
             for (size_t k = 0; k < calls; k++) {
                 sheaf__json_put(&j, "{");
@@ -492,7 +509,9 @@ static void write_whole(reply *r)
             }
             sheaf__json_put(&j, calls > 0 ? "] }" : "}");
         } else
-            sheaf__json_put_text(&j, "text", text);
+            sheaf__json_put_text(&j, "text", text == NULL ? "" : text);
+        free(text);
+        free(thoughts);
         put_logprobs(&j, p, r);
         sheaf__json_put(&j, "finish_reason:s }", p->finish);
     }
@@ -504,15 +523,22 @@ static void write_whole(reply *r)
 
 /* ---- callbacks of the engine ---- */
 
-/* What is new of an answer; with tools, calls stand behind its content. */
-static void write_more(reply *r, int64_t answer, const char *piece, bool over)
+/* What is new of an answer; calls stand behind its content. */
+static void write_more(reply *r, int64_t answer, bool over)
 {
-    const choice *p = &r->choice[answer];
-    const size_t calls = json_array_size(p->calls);
-    if (piece[0] != '\0' || (over && calls == 0))
-        write_piece(r, answer, piece, -1, over && calls == 0 ? p->finish : NULL);
+    choice *p = &r->choice[answer];
+    const size_t calls = json_array_size(p->said.calls);
+    char *thoughts = sheaf__said_unsent(p->said.thoughts, &p->sent[0]),
+         *content = sheaf__said_unsent(p->said.content, &p->sent[1]);
+    if (thoughts != NULL)
+        write_piece(r, answer, THOUGHTS, thoughts, 0, NULL);
+    if (content != NULL || (over && calls == 0))
+        write_piece(r, answer, CONTENT, content == NULL ? "" : content, 0,
+                    over && calls == 0 ? p->finish : NULL);
     for (size_t k = 0; k < calls; k++)
-        write_piece(r, answer, "", (int64_t)k, k + 1 == calls ? p->finish : NULL);
+        write_piece(r, answer, CALL, NULL, k, k + 1 == calls ? p->finish : NULL);
+    free(thoughts);
+    free(content);
 }
 
 static void on_delta(void *self, int64_t answer, const sheaf__delta *s, bool over)
@@ -528,25 +554,27 @@ static void on_delta(void *self, int64_t answer, const sheaf__delta *s, bool ove
                             (int)s->output->ids[p->tokens]);
     if (over)
         p->finish = finish_of(s->output->ending);
-    const size_t content = r->request.tools != NULL ? take_said(p, r, s, over) : 0;
-    if (!r->request.stream) {
-        if (over && r->request.tools != NULL)
-            p->text = strndup(so_far(&p->said), content);
-        else if (over)
-            p->text = s->text == NULL ? NULL : strdup(s->text);
+    sheaf_status_free(sheaf__said_more(&p->said, &r->rules, s, over));
+    if (p->said.thoughts.size > 0 && p->said.content.size == 0)
+        r->response.thinking = p->tokens;
+    name_calls(r, answer);
+    if (p->said.calls != NULL && strcmp(p->finish, "stop") == 0)
+        p->finish = "tool_calls";
+    if (!r->request.stream)
         return;
-    }
-    if (!r->started)
+    const bool begins = !r->started;
+    if (begins)
         sheaf__exchange_begin(r->exchange);
     r->started = true;
-    if (r->request.tools == NULL) {
-        write_more(r, answer, s->piece, over);
+    if (r->request.asked == NULL) {
+        write_more(r, answer, over);
         return;
     }
-    char *piece = content > p->sent ? strndup(p->said.at + p->sent, content - p->sent) : NULL;
-    p->sent = content > p->sent ? content : p->sent;
-    write_more(r, answer, piece == NULL ? "" : piece, over);
-    free(piece);
+    sheaf_text events = { 0 };
+    if (begins)
+        sheaf__response_begin(&events, &r->response);
+    sheaf__response_more(&events, &r->response, &p->said);
+    write_event(r, &events);
 }
 
 static bool disconnected(void *self)
@@ -648,9 +676,9 @@ static sheaf_status *prepare(reply *r, const sheaf__served_model *m, const char 
     o.max_length = 0;
     sheaf_status *st = r->request.tools == NULL
                            ? NULL
-                           : sheaf__tool_form_read(&r->form, &m->chat, r->request.tools);
+                           : sheaf__tool_form_read(&r->rules.form, &m->chat, r->request.tools);
     if (r->request.calls)
-        TRY(st, sheaf__tool_forced(&r->schema, &r->before, &r->after, &r->form, &m->chat,
+        TRY(st, sheaf__tool_forced(&r->schema, &r->before, &r->after, &r->rules.form, &m->chat,
                                    r->request.tools, r->request.tool));
     o.json_schema = r->schema != NULL ? r->schema : o.json_schema;
     TRY(st, sheaf__served_options(&r->submitted.how, m, &o, texts, r->request.chat));
@@ -660,7 +688,14 @@ static sheaf_status *prepare(reply *r, const sheaf__served_model *m, const char 
     r->submitted.how.form.after = r->after;
     r->codec = r->submitted.how.codec;
     r->submitted.each = r->request.each;
-    TRY(st, add_prompts(r, m, system));
+    TRY(st, sheaf_in(add_prompts(r, m, system), "%s", sheaf__request_asks(&r->request)));
+    r->rules.codec = r->codec;
+    r->rules.tools = r->request.tools;
+    r->rules.one_call = r->request.one_call;
+    r->rules.thoughts = r->request.chat && o.json_schema == NULL;
+    r->rules.whole = !r->request.stream;
+    if (r->rules.thoughts)
+        TRY(st, sheaf__said_prompt(&r->rules, &r->submitted.prompts.prompt[0]));
     r->choices = st == NULL ? r->submitted.prompts.count * r->request.each : 0;
     r->choice = calloc((size_t)r->choices + 1, sizeof *r->choice);
     return st == NULL && r->choice == NULL ? sheaf__no_memory("a reply") : st;
@@ -689,6 +724,11 @@ void sheaf__reply(sheaf__exchange *x, sheaf__engine *engine, const sheaf__served
     (void)!getrandom(&r->id, sizeof r->id, GRND_NONBLOCK);
     if (!request->seeded)
         r->request.how.seed = any_seed();
+    r->response = (sheaf__response){ .asked = request->asked,
+                                     .model = r->model,
+                                     .id = r->id,
+                                     .created = r->created,
+                                     .seed = (int64_t)r->request.how.seed };
     sheaf_status *st = prepare(r, &served->model[model], system, max_new);
     TRY(st, sheaf__engine_submit(&full, engine, &r->submitted));
     if (st == NULL && !full)

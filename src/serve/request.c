@@ -5,45 +5,51 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "library/settings.h"
+#include "serve/responses.h"
 
-enum { MOST_PICTURES = 64, CHAT = 1, TEXT = 2, BOTH = 3 };
+enum { MOST_PICTURES = 64, TEXT = 1, CHAT = 2, BOTH = 3, ITEMS = 4, ALL = 7 };
 
-/* Fields, which of the two requests has them, and of OpenAI's that have one value here that value.
+/* Fields, which requests have them, bits by their kind, and of OpenAI's that have one value here
+ * that value.
  */
 static const struct {
     const char *name;
     int of;
     const char *only; /* as JSON; NULL: any */
 } fields[] = {
-    { "model", BOTH },
+    { "model", ALL },
     { "messages", CHAT },
     { "prompt", TEXT },
-    { "stream", BOTH },
+    { "input", ITEMS },
+    { "instructions", ITEMS },
+    { "max_output_tokens", ITEMS },
+    { "text", ITEMS },
+    { "stream", ALL },
     { "stream_options", BOTH },
     { "n", BOTH },
     { "max_tokens", BOTH },
     { "max_completion_tokens", CHAT },
-    { "temperature", BOTH },
-    { "top_p", BOTH },
-    { "top_k", BOTH },
-    { "repetition_penalty", BOTH },
-    { "seed", BOTH },
-    { "stop", BOTH },
+    { "temperature", ALL },
+    { "top_p", ALL },
+    { "top_k", ALL },
+    { "repetition_penalty", ALL },
+    { "seed", ALL },
+    { "stop", ALL },
     { "logprobs", BOTH },
     { "top_logprobs", CHAT },
     { "response_format", BOTH },
-    { "tools", CHAT },
+    { "tools", CHAT | ITEMS },
     { "tools", TEXT, "[]" },
-    { "tool_choice", CHAT },
+    { "tool_choice", CHAT | ITEMS },
     { "tool_choice", TEXT, "\"none\"" },
     /* these do not change an answer: the user, and what other servers store */
-    { "user", BOTH },
-    { "metadata", BOTH },
-    { "store", BOTH },
-    { "service_tier", BOTH },
-    { "safety_identifier", BOTH },
-    { "prompt_cache_key", BOTH },
-    { "parallel_tool_calls", CHAT },
+    { "user", ALL },
+    { "metadata", ALL },
+    { "store", ALL },
+    { "service_tier", ALL },
+    { "safety_identifier", ALL },
+    { "prompt_cache_key", ALL },
+    { "parallel_tool_calls", CHAT | ITEMS },
     { "presence_penalty", BOTH, "0" },
     { "frequency_penalty", BOTH, "0" },
     { "logit_bias", BOTH, "{}" },
@@ -55,6 +61,16 @@ static const struct {
     { "echo", BOTH, "false" },
     { "best_of", BOTH, "1" },
     { "suffix", BOTH, "\"\"" },
+    { "background", ITEMS, "false" },
+    { "conversation", ITEMS, "null" },
+    { "include", ITEMS, "[]" },
+    { "max_tool_calls", ITEMS, "null" },
+    { "previous_response_id", ITEMS, "null" },
+    { "prompt", ITEMS, "null" },
+    { "reasoning", ITEMS, "{}" },
+    { "stream_options", ITEMS, "{}" },
+    { "top_logprobs", ITEMS, "0" },
+    { "truncation", ITEMS, "\"disabled\"" },
 };
 enum { FIELDS = sizeof fields / sizeof *fields };
 
@@ -78,12 +94,12 @@ bool sheaf__request_has(const char *name, size_t size)
     return i < FIELDS && fields[i].only == NULL;
 }
 
-static sheaf_status *unknown_field(const char *name)
+static sheaf_status *unknown_field(const char *name, sheaf__request_kind kind)
 {
     const char *names[FIELDS];
     int n = 0;
     for (int i = 0; i < FIELDS; i++)
-        if (fields[i].only == NULL)
+        if (fields[i].only == NULL && (fields[i].of >> kind & 1) != 0)
             names[n++] = fields[i].name;
     const char *near = sheaf__nearest(name, names, n);
     sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "'%.60s'", name),
@@ -91,7 +107,7 @@ static sheaf_status *unknown_field(const char *name)
     return near == NULL ? st : sheaf_try_this(st, "'%s'", near);
 }
 
-static sheaf_status *check_fields(json_t *body, bool chat)
+static sheaf_status *check_fields(json_t *body, sheaf__request_kind kind)
 {
     const char *name;
     json_t *value;
@@ -99,13 +115,12 @@ static sheaf_status *check_fields(json_t *body, bool chat)
     {
         char text[96];
         int i = 0;
-        while (i < FIELDS &&
-               (strcmp(fields[i].name, name) != 0 || (fields[i].of & (chat ? CHAT : TEXT)) == 0))
+        while (i < FIELDS && (strcmp(fields[i].name, name) != 0 || (fields[i].of >> kind & 1) == 0))
             i++;
         if (json_is_null(value)) /* as if it was not there */
             continue;
         if (i == FIELDS)
-            return unknown_field(name);
+            return unknown_field(name, kind);
         if (fields[i].only != NULL && !is_only(value, fields[i].only))
             return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "'%s'", name),
                                               "%s: nothing else is done here", fields[i].only),
@@ -199,7 +214,9 @@ static void read_numbers(sheaf__request *r, sheaf_json_reader *in)
     o->seed = r->seeded ? (uint64_t)seed : 0;
     o->max_new = sheaf__json_int(in, "max_tokens", 1, SHEAF__MOST_NEW, 0);
     if (r->chat)
-        o->max_new = sheaf__json_int(in, "max_completion_tokens", 1, SHEAF__MOST_NEW, o->max_new);
+        o->max_new =
+            sheaf__json_int(in, r->asked != NULL ? "max_output_tokens" : "max_completion_tokens", 1,
+                            SHEAF__MOST_NEW, o->max_new);
     r->each = sheaf__json_int(in, "n", 1, SHEAF__MOST_ANSWERS, 1);
     r->stream = sheaf__json_bool(in, "stream", false);
     const json_t *stream = sheaf__json_object(in, "stream_options");
@@ -221,10 +238,10 @@ static sheaf_status *read_format(sheaf__request *r)
     if (type != NULL && strcmp(type, "json_object") == 0)
         return (r->schema = strdup("{\"type\": \"object\"}")) == NULL ? no_memory() : NULL;
     if (type == NULL || strcmp(type, "json_schema") != 0)
-        return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "`response_format`"),
+        return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "`response-format`"),
                               "\"type\" text, json_object or json_schema");
     if (!json_is_object(schema))
-        return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "`response_format`"),
+        return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "`response-format`"),
                               "\"json_schema\": {\"name\": ..., \"schema\": {...}}");
     return sheaf__json_text(&r->schema, schema, JSON_COMPACT);
 }
@@ -250,26 +267,34 @@ static sheaf_status *read_tools(sheaf__request *r)
     }
     if (choice != NULL && !json_is_null(choice) && !json_is_string(named) &&
         (word == NULL || !sheaf__is_listed("none auto required", word, strlen(word))))
-        return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "`tool_choice`"),
+        return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "`tool-choice`"),
                               "none, auto, required, or {\"type\": \"function\", \"function\": "
                               "{\"name\": ...}}");
     r->tool = json_string_value(named);
+    r->one_call = json_is_false(json_object_get(r->body, "parallel_tool_calls"));
     r->calls = named != NULL || (word != NULL && strcmp(word, "required") == 0);
     if (json_array_size(tools) > 0 && (word == NULL || strcmp(word, "none") != 0))
         r->tools = tools;
     if (r->calls && r->tools == NULL)
-        return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "`tool_choice`"), "`tools` beside it");
+        return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "`tool-choice`"), "`tools` beside it");
     return r->calls && r->schema != NULL
-               ? sheaf_expected(sheaf_fail(SHEAF_E_DATA, "`response_format`"),
+               ? sheaf_expected(sheaf_fail(SHEAF_E_DATA, "`response-format`"),
                                 "none beside a call that must be")
                : NULL;
 }
 
-sheaf_status *sheaf__request_read(sheaf__request *r, const char *body, size_t size, bool chat)
+sheaf_status *sheaf__request_read(sheaf__request *r, const char *body, size_t size,
+                                  sheaf__request_kind kind)
 {
+    const bool chat = kind != SHEAF__ASKS_TEXT;
     *r = (sheaf__request){ .chat = chat };
     sheaf_status *st = sheaf_in(sheaf__json_parse(&r->body, body, size), "request");
-    TRY(st, check_fields(r->body, chat));
+    TRY(st, check_fields(r->body, kind));
+    if (st == NULL && kind == SHEAF__ASKS_RESPONSE) {
+        r->asked = r->body;
+        r->body = NULL;
+        st = sheaf__responses_request(&r->body, r->asked);
+    }
     sheaf_json_reader in = { .object = r->body };
     if (st == NULL) {
         read_numbers(r, &in);
@@ -421,8 +446,34 @@ static sheaf_status *join_parts(json_t *message, sheaf__request *r, bool placed)
     return st;
 }
 
+/* Thoughts that the template would not read go back to where the answer had them. */
+static sheaf_status *put_thoughts(json_t *message)
+{
+    static const char *const fields[] = { "reasoning_content", "reasoning", "thinking" };
+    json_t *content = json_object_get(message, "content");
+    sheaf_text text = { 0 };
+    for (int i = 0; i < 3; i++) {
+        const char *thoughts = json_string_value(json_object_get(message, fields[i]));
+        if (thoughts != NULL && text.size == 0)
+            sheaf__text_add(&text, SHEAF__THINK "\n%s\n" SHEAF__THOUGHT "\n\n", thoughts);
+        if (thoughts != NULL)
+            json_object_del(message, fields[i]);
+    }
+    if (text.size == 0 && !text.failed)
+        return NULL;
+    sheaf__text_add(&text, "%s", json_is_string(content) ? json_string_value(content) : "");
+    json_t *all = text.failed ? NULL : json_stringn(text.at, text.size);
+    const int failed = json_is_array(content)
+                           ? json_array_insert_new(
+                                 content, 0, json_pack("{s:s, s:o}", "type", "text", "text", all))
+                           : json_object_set_new(message, "content", all);
+    sheaf__text_release(&text);
+    return failed ? no_memory() : NULL;
+}
+
 /* The whole message, for the template. An assistant's may have calls instead of a content. */
-static sheaf_status *take_message(json_t *to, sheaf__request *r, const json_t *message, bool placed)
+static sheaf_status *take_message(json_t *to, sheaf__request *r, const json_t *message, bool placed,
+                                  bool thoughts)
 {
     const char *role = json_string_value(json_object_get(message, "role"));
     const json_t *content = json_object_get(message, "content");
@@ -436,10 +487,16 @@ static sheaf_status *take_message(json_t *to, sheaf__request *r, const json_t *m
     if (one == NULL || json_array_append_new(to, one) != 0)
         return no_memory();
     drop_nulls(one);
-    return json_is_array(content) ? join_parts(one, r, placed) : NULL;
+    sheaf_status *st = json_is_array(content) ? join_parts(one, r, placed) : NULL;
+    return thoughts || strcmp(role, SHEAF__ASSISTANT) != 0 ? st : TRY(st, put_thoughts(one));
 }
 
-sheaf_status *sheaf__request_take_messages(sheaf__request *r, bool placed)
+const char *sheaf__request_asks(const sheaf__request *r)
+{
+    return r->asked != NULL ? "`input`" : r->chat ? "`messages`" : "`prompt`";
+}
+
+sheaf_status *sheaf__request_take_messages(sheaf__request *r, bool placed, bool thoughts)
 {
     const json_t *given = json_object_get(r->body, "messages"), *message;
     size_t i;
@@ -451,7 +508,7 @@ sheaf_status *sheaf__request_take_messages(sheaf__request *r, bool placed)
     r->picture = calloc(MOST_PICTURES, sizeof *r->picture);
     sheaf_status *st = list == NULL || r->image == NULL || r->picture == NULL ? no_memory() : NULL;
     json_array_foreach(given, i, message)
-        TRY(st, sheaf_in(take_message(list, r, message, placed), "message %zu", i + 1));
+        TRY(st, sheaf_in(take_message(list, r, message, placed, thoughts), "message %zu", i + 1));
     if (st == NULL && placed)
         st = check_marks(list, r);
     if (st == NULL)
@@ -459,7 +516,8 @@ sheaf_status *sheaf__request_take_messages(sheaf__request *r, bool placed)
                           ? json_pack("{s:O}", "messages", list)
                           : json_pack("{s:O, s:O}", "messages", list, "tools", (json_t *)r->tools);
     json_decref(list);
-    return st == NULL && r->messages == NULL ? no_memory() : st;
+    return sheaf_in(st == NULL && r->messages == NULL ? no_memory() : st, "%s",
+                    sheaf__request_asks(r));
 }
 
 void sheaf__request_release(sheaf__request *r)
@@ -474,5 +532,6 @@ void sheaf__request_release(sheaf__request *r)
     free(r->schema);
     json_decref(r->messages);
     json_decref(r->body);
+    json_decref(r->asked);
     *r = (sheaf__request){ 0 };
 }

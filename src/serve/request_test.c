@@ -7,9 +7,9 @@
 
 #define SAYS "\"messages\": [{\"role\": \"user\", \"content\": \"hello\"}]"
 
-static sheaf_status *read_text(sheaf__request *r, const char *text, bool chat)
+static sheaf_status *read_text(sheaf__request *r, const char *text, sheaf__request_kind kind)
 {
-    return sheaf__request_read(r, text, strlen(text), chat);
+    return sheaf__request_read(r, text, strlen(text), kind);
 }
 
 TEST(test_request__says_what_was_given)
@@ -54,7 +54,7 @@ TEST(test_request__leaves_the_rest_to_the_model)
 
 static const struct {
     const char *text;
-    bool chat;
+    sheaf__request_kind kind; /* true: of a chat */
     sheaf_code code;
     const char *part;
 } refused[] = {
@@ -69,7 +69,7 @@ static const struct {
     { "{" SAYS ", \"presence_penalty\": 0.5}", true, SHEAF_E_UNSUPPORTED, "'presence_penalty'" },
     { "{" SAYS ", \"logit_bias\": {\"5\": 1}}", true, SHEAF_E_UNSUPPORTED, "'logit_bias'" },
     { "{" SAYS ", \"response_format\": {\"type\": \"regex\"}}", true, SHEAF_E_DATA,
-      "`response_format`" },
+      "`response-format`" },
     { "{" SAYS ", \"response_format\": {\"type\": \"json_schema\", \"json_schema\": {}}}", true,
       SHEAF_E_DATA, "\"schema\"" },
     { "{" SAYS ", \"tools\": [{\"type\": \"function\"}]}", true, SHEAF_E_DATA, "`tools`" },
@@ -99,13 +99,34 @@ static const struct {
     { "{\"prompt\": 5}", false, SHEAF_E_DATA, "`prompt`" },
     { "{\"prompt\": [\"a\", 5]}", false, SHEAF_E_DATA, "`prompt`" },
     { "{\"prompt\": [null]}", false, SHEAF_E_DATA, "`prompt`" },
+#define INPUT(fields) "{\"input\": \"a\", " fields "}", SHEAF__ASKS_RESPONSE
+    { INPUT("\"n\": 2"), SHEAF_E_UNSUPPORTED, "'n'" },
+    { INPUT("\"previous_response_id\": \"x\""), SHEAF_E_UNSUPPORTED, "'previous_response_id'" },
+    { INPUT("\"background\": true"), SHEAF_E_UNSUPPORTED, "'background'" },
+    { INPUT("\"max_output_tokens\": 0"), SHEAF_E_FORMAT, "'max_output_tokens'" },
+    { INPUT("\"instructions\": 5"), SHEAF_E_DATA, "`instructions`" },
+    { INPUT("\"text\": 5"), SHEAF_E_DATA, "`text`" },
+    { INPUT("\"text\": {\"format\": {\"type\": \"json_schema\"}}"), SHEAF_E_DATA, "`text`" },
+    { INPUT("\"tools\": [{\"type\": \"web_search\"}]"), SHEAF_E_DATA, "`tools`" },
+    { INPUT("\"tool_choice\": {\"type\": \"mcp\"}"), SHEAF_E_DATA, "`tool-choice`" },
+    { INPUT("\"tool_choice\": \"required\""), SHEAF_E_DATA, "`tools` beside it" },
+    { "{}", SHEAF__ASKS_RESPONSE, SHEAF_E_DATA, "`input`" },
+    { "{\"input\": []}", SHEAF__ASKS_RESPONSE, SHEAF_E_DATA, "`input`" },
+    { "{\"input\": [5]}", SHEAF__ASKS_RESPONSE, SHEAF_E_DATA, "`input`" },
+    { "{\"input\": [{\"role\": \"user\"}]}", SHEAF__ASKS_RESPONSE, SHEAF_E_DATA, "`input`" },
+    { "{\"input\": [{\"type\": \"item_reference\"}]}", SHEAF__ASKS_RESPONSE, SHEAF_E_DATA,
+      "`input`" },
+    { "{\"input\": [{\"type\": \"function_call\"}]}", SHEAF__ASKS_RESPONSE, SHEAF_E_DATA,
+      "\"call_id\"" },
+    { "{\"input\": [{\"type\": \"function_call_output\", \"output\": \"a\"}]}",
+      SHEAF__ASKS_RESPONSE, SHEAF_E_DATA, "\"call_id\"" },
 };
 
 TEST(test_request__refuses_by_name)
 {
     for (size_t i = 0; i < ARRAY_LEN(refused); i++) {
         sheaf__request r;
-        sheaf_status *st = read_text(&r, refused[i].text, refused[i].chat);
+        sheaf_status *st = read_text(&r, refused[i].text, refused[i].kind);
         if (st == NULL)
             fail_msg("taken: %s", refused[i].text);
         CHECK_FAILS(st, refused[i].code, refused[i].part);
@@ -131,7 +152,7 @@ TEST(test_messages__join_their_parts_and_keep_pictures)
     sheaf__request r;
     for (int placed = 0; placed < 2; placed++) {
         CHECK_OK(read_text(&r, two, true));
-        CHECK_OK(sheaf__request_take_messages(&r, placed));
+        CHECK_OK(sheaf__request_take_messages(&r, placed, true));
         assert_string_equal(content(&r, 0), placed ? "a <image> b<image>" : "a  b");
         assert_int_equal(r.images, 2);
         assert_string_equal(r.image[1], "picture 2");
@@ -145,7 +166,7 @@ TEST(test_messages__join_their_parts_and_keep_pictures)
                        "\"assistant\", \"content\": [" WORD("a") ", {\"type\": \"refusal\", "
                                                                  "\"refusal\": \"b\"}]}]}",
                        true));
-    CHECK_OK(sheaf__request_take_messages(&r, true));
+    CHECK_OK(sheaf__request_take_messages(&r, true, true));
     assert_string_equal(content(&r, 0), "");
     assert_string_equal(content(&r, 1), "ab");
     sheaf__request_release(&r);
@@ -170,7 +191,7 @@ TEST(test_messages__are_whole_but_for_nulls)
     for (int placed = 0; placed < 2; placed++) { /* there parts are one text */
         sheaf__request r;
         CHECK_OK(read_text(&r, text, true));
-        CHECK_OK(sheaf__request_take_messages(&r, placed));
+        CHECK_OK(sheaf__request_take_messages(&r, placed, true));
         json_t *list = json_object_get(r.messages, "messages");
         if (placed) {
             assert_string_equal(content(&r, 1), "x");
@@ -184,20 +205,73 @@ TEST(test_messages__are_whole_but_for_nulls)
     }
 }
 
-/* Every field of OpenAI's two requests, and one of nobody's. */
+/* A template that reads no thoughts gets them as the model wrote them. */
+TEST(test_messages__thoughts_go_back_to_the_content)
+{
+    sheaf__request r;
+    CHECK_OK(read_text(&r,
+                       "{\"messages\": [{\"role\": \"assistant\", \"content\": \"A\", "
+                       "\"reasoning_content\": \"T\"}, {\"role\": \"assistant\", \"content\": "
+                       "null, \"reasoning\": \"T\"}, {\"role\": \"assistant\", \"content\": "
+                       "[" WORD("A") "], \"thinking\": \"T\"}]}",
+                       true));
+    CHECK_OK(sheaf__request_take_messages(&r, false, false));
+    assert_string_equal(content(&r, 0), "<think>\nT\n</think>\n\nA");
+    assert_string_equal(content(&r, 1), "<think>\nT\n</think>\n\n");
+    char *all = json_dumps(r.messages, JSON_SORT_KEYS);
+    assert_non_null(strstr(all, "[{\"text\": \"<think>\\nT\\n</think>\\n\\n\", \"type\": "
+                                "\"text\"}, {\"text\": \"A\""));
+    assert_null(strstr(all, "reasoning"));
+    assert_null(strstr(all, "thinking"));
+    free(all);
+    sheaf__request_release(&r);
+}
+
+/* Items become the messages that a chat would have. */
+TEST(test_request__items_are_messages)
+{
+    static const char text[] =
+        "{\"instructions\": \"I\", \"max_output_tokens\": 5, \"input\": [{\"role\": \"user\", "
+        "\"content\": [{\"type\": \"input_text\", \"text\": \"Q\"}]}, {\"type\": \"reasoning\", "
+        "\"id\": \"r\", \"summary\": [], \"content\": [{\"type\": \"reasoning_text\", \"text\": "
+        "\"T\"}]}, {\"type\": \"function_call\", \"call_id\": \"c\", \"name\": \"f\", "
+        "\"arguments\": \"{}\"}, {\"type\": \"function_call_output\", \"call_id\": \"c\", "
+        "\"output\": \"O\"}], \"tools\": [{\"type\": \"function\", \"name\": \"f\"}], "
+        "\"tool_choice\": {\"type\": \"function\", \"name\": \"f\"}}";
+    static const char want[] =
+        "[{\"content\":\"I\",\"role\":\"system\"},{\"content\":[{\"text\":\"Q\",\"type\":\"text\"}]"
+        ",\"role\":\"user\"},{\"content\":null,\"reasoning_content\":\"T\",\"role\":\"assistant\","
+        "\"tool_calls\":[{\"function\":{\"arguments\":\"{}\",\"name\":\"f\"},\"id\":\"c\",\"type\":"
+        "\"function\"}]},{\"content\":\"O\",\"role\":\"tool\",\"tool_call_id\":\"c\"}]";
+    sheaf__request r;
+    CHECK_OK(read_text(&r, text, SHEAF__ASKS_RESPONSE));
+    CHECK_OK(sheaf__request_take_messages(&r, false, true));
+    char *got = json_dumps(json_object_get(r.messages, "messages"), JSON_SORT_KEYS | JSON_COMPACT);
+    assert_string_equal(got, want);
+    assert_string_equal(r.tool, "f");
+    assert_int_equal(r.how.max_new, 5);
+    assert_int_equal(json_array_size(json_object_get(r.messages, "tools")), 1);
+    free(got);
+    sheaf__request_release(&r);
+}
+
+/* Every field of OpenAI's three requests, and one of nobody's. */
 TEST(test_request__takes_null_as_absent)
 {
     char fields[] =
         "audio best_of echo frequency_penalty function_call functions logit_bias logprobs max_completion_tokens max_tokens metadata modalities model n "
         "parallel_tool_calls prediction presence_penalty prompt_cache_key prompt_cache_retention reasoning_effort response_format safety_identifier seed service_tier stop store stream "
-        "stream_options suffix temperature tool_choice tools top_logprobs top_p user verbosity web_search_options top_k repetition_penalty of_nobody";
+        "stream_options suffix temperature tool_choice tools top_logprobs top_p user verbosity web_search_options top_k repetition_penalty of_nobody "
+        "background conversation include instructions max_output_tokens max_tool_calls previous_response_id prompt reasoning text truncation";
     for (const char *field = strtok(fields, " "); field != NULL; field = strtok(NULL, " "))
-        for (int chat = 0; chat < 2; chat++) {
+        for (int kind = SHEAF__ASKS_TEXT; kind <= SHEAF__ASKS_RESPONSE; kind++) {
+            static const char *const asks[] = { "\"prompt\": \"a\"", SAYS, "\"input\": \"a\"" };
             char text[160];
             sheaf__request r;
-            snprintf(text, sizeof text, "{%s, \"%s\": null}", chat ? SAYS : "\"prompt\": \"a\"",
-                     field);
-            CHECK_OK(read_text(&r, text, chat != 0));
+            if (kind == SHEAF__ASKS_TEXT && strcmp(field, "prompt") == 0)
+                continue;
+            snprintf(text, sizeof text, "{%s, \"%s\": null}", asks[kind], field);
+            CHECK_OK(read_text(&r, text, kind));
             assert_true(r.model == NULL && !r.seeded && !r.stream && !r.logprobs && r.each == 1);
             sheaf__request_release(&r);
         }
@@ -247,7 +321,7 @@ TEST(test_messages__refuse_what_is_no_message)
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         sheaf__request r;
         CHECK_OK(read_text(&r, bad[i].text, true));
-        sheaf_status *st = sheaf__request_take_messages(&r, true);
+        sheaf_status *st = sheaf__request_take_messages(&r, true, true);
         if (st == NULL)
             fail_msg("taken: %s", bad[i].text);
         CHECK_FAILS(st, SHEAF_E_DATA, bad[i].part);

@@ -100,11 +100,19 @@ static void show_model(server *s, sheaf__exchange *x, const char *name)
     reply_json(x, &j);
 }
 
-static void answer(server *s, sheaf__exchange *x, const sheaf__http_request *http, bool chat)
+static bool reads_thoughts(const sheaf__codec *w)
 {
+    return w->chat != NULL && (sheaf__chat_knows_role(w->chat, "reasoning_content") ||
+                               sheaf__chat_knows_role(w->chat, "thinking"));
+}
+
+static void answer(server *s, sheaf__exchange *x, const sheaf__http_request *http,
+                   sheaf__request_kind kind)
+{
+    const bool chat = kind != SHEAF__ASKS_TEXT;
     sheaf__request r;
     int model = 0;
-    sheaf_status *st = sheaf__request_read(&r, http->body, http->size, chat);
+    sheaf_status *st = sheaf__request_read(&r, http->body, http->size, kind);
     r.most_pixels = s->o->most_pixels;
     if (st == NULL) {
         st = find_model(&model, s, r.model);
@@ -118,7 +126,7 @@ static void answer(server *s, sheaf__exchange *x, const sheaf__http_request *htt
     if (st == NULL && chat && v->no_chat != NULL)
         st = sheaf_status_copy(v->no_chat);
     if (st == NULL && chat)
-        st = sheaf__request_take_messages(&r, v->chat.placed);
+        st = sheaf__request_take_messages(&r, v->chat.placed, reads_thoughts(&v->chat));
     if (st != NULL) {
         sheaf__request_release(&r);
         sheaf__reply_error(x, st);
@@ -133,22 +141,26 @@ static void handle(void *self, sheaf__exchange *x, const sheaf__http_request *r)
     SHEAF__NUMERIC_ENV;
     server *s = self;
     static const char model[] = "/v1/models/"; /* NAME, which may have slashes */
+    static const char *const answers[] = { "/v1/completions", "/v1/chat/completions",
+                                           "/v1/responses" }; /* by kind */
+    int kind = 0;
+    while (kind < 3 && strcmp(r->path, answers[kind]) != 0)
+        kind++;
     const sheaf__embedded *file = sheaf__page_file("chat", r->path);
     const bool get = sheaf__http_reads(r), post = strcmp(r->method, "POST") == 0,
-               chat = strcmp(r->path, "/v1/chat/completions") == 0,
-               is_completion = chat || strcmp(r->path, "/v1/completions") == 0,
                models = strcmp(r->path, "/v1/models") == 0,
                one = strncmp(r->path, model, sizeof model - 1) == 0,
                health = strcmp(r->path, "/health") == 0;
-    if (!is_completion && !models && !one && !health && file == NULL)
+    if (kind == 3 && !models && !one && !health && file == NULL)
         sheaf__exchange_refuse(
             x, 404, "path",
-            "/v1/chat/completions, /v1/completions, /v1/models, /health, or a file of the page",
+            "/v1/chat/completions, /v1/responses, /v1/completions, /v1/models, /health, or a file of "
+            "the page",
             r->path);
-    else if (is_completion ? !post : !get)
-        sheaf__exchange_refuse(x, 405, "method", is_completion ? "POST" : "GET", r->method);
-    else if (is_completion)
-        answer(s, x, r, chat);
+    else if (kind < 3 ? !post : !get)
+        sheaf__exchange_refuse(x, 405, "method", kind < 3 ? "POST" : "GET", r->method);
+    else if (kind < 3)
+        answer(s, x, r, (sheaf__request_kind)kind);
     else if (models)
         show_models(s, x);
     else if (one)

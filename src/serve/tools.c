@@ -3,6 +3,7 @@
 
 #include "base/base.h"
 #include "base/json.h"
+#include "infer/answer_stream.h"
 #include "infer/grammar.h"
 
 /* The call that is rendered. */
@@ -100,16 +101,18 @@ static void read_form(sheaf__tool_form *f, const sheaf__codec *w, const char *ca
                        mark == NULL ? 0 : (size_t)(mark - end) - (f->list && *end == ']'));
     if (f->before == NULL || f->after == NULL)
         return;
-    f->unmarked = f->before[strspn(f->before, " \n")] == '\0' ||
-                  (w->tokenizer != NULL &&
-                   sheaf__tokenizer_written(w->tokenizer, f->before, strlen(f->before)) != NULL);
+    const char *special =
+        w->tokenizer == NULL ? NULL
+                             : sheaf__tokenizer_written(w->tokenizer, f->before, strlen(f->before));
+    f->mark = special == NULL ? -1 : sheaf__tokenizer_find(w->tokenizer, special);
+    f->unmarked = special != NULL || f->before[strspn(f->before, " \n")] == '\0';
 }
 
 sheaf_status *sheaf__tool_form_read(sheaf__tool_form *f, const sheaf__codec *w, const json_t *tools)
 {
     char *prompt = NULL, *answered = NULL;
     size_t same = 0;
-    *f = (sheaf__tool_form){ 0 };
+    *f = (sheaf__tool_form){ .mark = -1 };
     if (w->chat == NULL)
         return sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "`tools`"),
                               "a chat template, which describes them to the model");
@@ -243,10 +246,10 @@ sheaf_status *sheaf__tool_forced(char **schema, char **before, char **after,
     }
     if (st == NULL && only == NULL)
         st = sheaf_found(
-            sheaf_expected(sheaf_fail(SHEAF_E_DATA, "`tool_choice`"), "the name of one of `tools`"),
+            sheaf_expected(sheaf_fail(SHEAF_E_DATA, "`tool-choice`"), "the name of one of `tools`"),
             "'%.60s'", name == NULL ? "" : name);
     else if (st == NULL && (f->before == NULL || (f->lines && json_array_size(any) > 1)))
-        st = sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "`tool_choice`"), "%s",
+        st = sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "`tool-choice`"), "%s",
                             f->before == NULL ? "\"auto\" or \"none\": how this model's template "
                                                 "writes calls is not known here"
                                               : "the name of one tool, with this model's template");
@@ -299,10 +302,7 @@ size_t sheaf__tool_sure(const sheaf__tool_form *f, const char *text, size_t size
     const char *at = memmem(text, size, mark.at, mark.size);
     if (at != NULL)
         return (size_t)(at - text);
-    for (size_t n = mark.size - 1; n > 0; n--)
-        if (n <= size && memcmp(text + size - n, mark.at, n) == 0)
-            return size - n;
-    return size;
+    return size - sheaf__text_held(text, size, mark.at, mark.size);
 }
 
 /* One call as an object of the model's form; does a tool have its name? */

@@ -13,7 +13,8 @@ typedef struct sheaf__tool_form {
     char *name, *arguments; /* owned: keys */
     bool list, lines;
     bool unmarked; /* in the answer's text nothing stands before a call: `before` is blank, or a
-                      special token */
+                      special token, which is `mark` */
+    int32_t mark;  /* -1: it is none */
 } sheaf__tool_form;
 
 /* sheaf__tool_form_read - of calls by the template of `codec`. Release also after a failure.

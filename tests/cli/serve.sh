@@ -245,6 +245,29 @@ check "and nothing else" test "$(grep -c '^data: {' "$work/got")" = 1
 lays_out "tools stand in the prompt" "[f](user: hello)(assistant: " "$user], $tools, \"metadata\": [{}"
 stops "it ends"
 
+# ---- a model that learnt thoughts and calls from records, whose prompt begins the thoughts; a special token marks calls ----
+sed -i 's/{{ m.content or/{% if m.role == "assistant" %}<think>\\n{{ m.reasoning_content }}\\n<\/think>\\n\\n{% endif %}&/; s/<tool_call>\\n/<|im_start|>/; s/\\n<\/tool_call>//; s/(assistant: {%/(assistant: <think>\\n{%/; s/"assistant"/'"'assistant'"'/' "$work/text/tokenizer_config.json"
+echo "{$tools, \"messages\": [$user, {\"role\": \"assistant\", \"reasoning_content\": \"hm\", \"content\": \"see\", $call}]}" >"$work/learn.jsonl"
+runs "calls are learnt" 0 . train --model "$work/text" --data "$work/learn.jsonl" --out "$work/learnt" --lora-targets all-linear --steps 100 --lr 0.01
+starts "the adapter is served" "$work/text" --adapter "$work/learnt"
+learnt="\"model\": \"learnt\", \"messages\": [$user], \"temperature\": 0, \"max_tokens\": 200"
+ask /v1/chat/completions "{$learnt, $tools}" >"$work/got"
+check "it thinks, says and calls" grep -qE '"content": "see", .*"reasoning_content": "hm", "tool_calls": \[\{"id": "[0-9a-zA-Z]{9}", "type": "function", "function": \{"name": "f", "arguments": "\{\\"at\\": ?\\"home\\"\}"\}\}\]\}.*"finish_reason": "tool_calls"' "$work/got"
+ask /v1/chat/completions "{$learnt, $tools, \"stream\": true}" -N >"$work/got"
+check "streamed" test "$(grep -oE '"reasoning_content": "[a-z]*"' "$work/got" | cut -d'"' -f4 | tr -d '\n') $(pieces "$work/got") $(grep -c 'tool_calls.*home.*"finish_reason": "tool_calls"' "$work/got")" = "hm see 1"
+# the same by /v1/responses
+items="\"model\": \"learnt\", \"input\": \"hello\", \"temperature\": 0, \"max_output_tokens\": 200, $(sed 's/"function": {"name": "f"\(.*\)}}\]$/"name": "f"\1}]/' <<<"$tools")"
+ask /v1/responses "{$items}" >"$work/got"
+check "a response has items" grep -qE '^\{"id": "resp_.*"status": "completed".*"output": \[\{"id": "rs_.*"reasoning_text", "text": "hm"\}\]\}, \{"id": "msg_.*"output_text", "text": "see".*\{"id": "fc_.*"call_id": "[0-9a-zA-Z]{9}", "name": "f", "arguments": "\{\\"at\\": ?\\"home\\"\}"\}\], .*"reasoning_tokens": [1-9]' "$work/got"
+ask /v1/responses "{$items, \"stream\": true}" -N >"$work/got"
+check "and events" test "$(grep '^event: ' "$work/got" | uniq | cut -d. -f2- | tr '\n' ' ')" = "created in_progress $(for part in reasoning_text output_text; do echo "output_item.added content_part.added $part.delta $part.done content_part.done output_item.done"; done | tr '\n' ' ')output_item.added function_call_arguments.delta function_call_arguments.done output_item.done completed "
+check "numbered" test "$(grep -o '"sequence_number": [0-9]*' "$work/got" | cut -d' ' -f2 | tr '\n' ' ')" = "$(seq 0 "$(($(grep -c '^event' "$work/got") - 1))" | tr '\n' ' ')"
+ask /v1/responses '{"model": "text", "input": [{"role": "user", "content": "hello"}], "max_output_tokens": 4, "temperature": 0}' >"$work/got"
+check "one that is cut" grep -qE '"status": "incomplete".*"incomplete_details": \{"reason": "max_output_tokens"\}' "$work/got"
+bad "what is not here" 400 '"param": "previous_response_id"' '{"input": "a", "previous_response_id": "b"}' /v1/responses
+bad "another tool" 400 '"param": "tools"' '{"input": "a", "tools": [{"type": "web_search"}]}' /v1/responses
+stops "it ends"
+
 # ---- tokens with their probabilities: blanks before words, parts of characters, the same text twice ----
 sed 's/324/656/; s/Qwen2ForC/LlamaForC/; s/"qwen2"/"llama"/' "$data/config.json" >"$work/words.json"
 runs "a model of words" 0 . init "$work/words.json" "$work/words" --seed 7
