@@ -18,8 +18,8 @@
 #define OF_ONE_DEVICE "of one device: with N of them multiply accumulate by N"
 #define BY_RANKS "ranks share the model by `tp`"
 #define BEGINS                                                                                     \
-    "A begins random and B zero; PEFT begins it otherwise and saves it as plain LoRA "             \
-    "(path_initial_model_for_weight_conversion): `adapter DIR`"
+    "`init` has pissa, olora, gaussian and orthogonal; PEFT begins it otherwise and saves it as "  \
+    "plain LoRA (path_initial_model_for_weight_conversion): `adapter DIR`"
 #define SHARE_ALONE "a share; a count of records is none"
 #define ONE_FILE "one file of data, with the fields that docs/data.md has: join or rename them"
 #define SCHEDULES "constant_with_warmup=constant|cosine_with_min_lr=cosine|warmup_stable_decay=wsd"
@@ -106,7 +106,7 @@ static const sheaf_foreign_rule factory[] = {
     { "add_special_tokens|new_special_tokens", COPY, NULL,
       REFUSED "write them to a .json list, with \"special\": true: `add-tokens FILE`" },
     { "use_dora", COPY, "lora-dora", FLAG },
-    { "pissa_init", COPY, NULL, "off=|*=!" BEGINS },
+    { "pissa_init", COPY, "init", "off=|*=pissa" },
     { "pissa_iter|pissa_convert", IGNORED },
     { "use_galore|use_badam|kt_use_lora_experts|kt_lora_*", COPY, NULL, REFUSED },
     { "quantization_bit", COPY, "quantize", "4=nf4-double|8=int8|off=|*=!" BITS },
@@ -172,8 +172,9 @@ static const sheaf_foreign_rule axolotl[] = {
     { "lora_target_parameters", COPY, NULL, REFUSED "name layers with `lora-targets`" },
     { "peft_use_rslora", COPY, "lora-rslora", FLAG },
     { "peft_use_dora", COPY, "lora-dora", FLAG },
-    { "peft_init_lora_weights", COPY, NULL,
-      "true=|gaussian=#A begins uniform within 1 / sqrt(in), as by PEFT's default|*=!" BEGINS },
+    { "peft_init_lora_weights", COPY, "init",
+      "true=|false=random|gaussian=gaussian|orthogonal=orthogonal|pissa=pissa|pissa_niter_4=pissa|"
+      "pissa_niter_16=pissa|olora=olora|*=!" BEGINS },
     { "peft.loftq_config*|loftq_config*", COPY, NULL, REFUSED BEGINS },
     { "unfrozen_parameters", COPY, NULL, REFUSED "name them with `train PATTERN`" },
     { "datasets[0].path", COPY, "data", NULL,

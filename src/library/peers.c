@@ -31,7 +31,6 @@ static const char measures[] =
 static const char one_process[] = LEAVE "one process does it, on `threads N`";
 static const char network[] =
     LEAVE "plan --json has the bytes and calls of a step: divide by the network's rate";
-static const char begins[] = LEAVE "A begins random and B zero";
 
 /* Names of peers, with blanks around each. `ours` NULL: sheaf has no such flag, and `more` says
  * what to do instead. Of several rows with one name the first whose flag the command has counts. */
@@ -73,6 +72,7 @@ static const struct {
     { "lora-rslora", " rslora " },
     { "lora-dora", " dora " },
     { "lora-plus", " loraplus-ratio loraplus-lr-ratio lora-plus-ratio lorap-lr-ratio " },
+    { "init", " init-lora-weights peft-init-lora-weights " },
     { "lora-bias", " bias " },
     { "model", " model-name model-path model-dir pretrained-model-name-or-path checkpoint m " },
     { "adapter", " adapter-path lora-path lora peft-model " },
@@ -115,7 +115,6 @@ static const struct {
     { NULL,
       " num-workers use-flash-attention-2 use-liger-kernel precompute-ref-log-probs use-vllm ",
       ignored },
-    { NULL, " init-lora-weights ", begins },
     { "host", " listen bind address " },
     { "max-length", " ctx-size n-ctx c max-model-len context-length " },
     { "seq", " ctx-size n-ctx c " },

@@ -8,6 +8,7 @@
 #include "lora/names.h"
 #include "lora/paths.h"
 #include "lora/match.h"
+#include "lora/start.h"
 #include "schema/family.h"
 
 enum { MOST_RANK = 65536 }; /* also what adapter_config.json may say */
@@ -93,6 +94,42 @@ static sheaf_status *refuse_dora(const sheaf_lora_module *m)
     sheaf_found(sheaf_expected(st, "linear layers of the model's layers and towers"), "%s", is);
     return sheaf_try_this(st, "new adapters: leave it out, or train it without DoRA; one that is "
                               "there: sheaf merge BASE ADAPTER MERGED");
+}
+
+static sheaf_status *bad_rank(const sheaf_lora_module *m, const char *expected, int64_t rank)
+{
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "rank of '%s'", m->base->module);
+    sheaf_found(sheaf_expected(st, "%s", expected), "%" PRId64, rank);
+    return sheaf_try_this(st, "another `lora-rank` or `lora-rank-pattern`, or another `init`");
+}
+
+/* Factors of a table begin otherwise, those of experts share an A. */
+static sheaf_status *check_start(const sheaf_lora_module *m, sheaf_lora_init init)
+{
+    const sheaf_tensor *base = m->base;
+    const bool held = sheaf__start_is_held(init);
+    int64_t least = base->shape[m->parts > 1 && !m->dense ? base->in_axis : base->out_axis];
+    char expected[64];
+    if (!sheaf__start_is_whole(init))
+        return NULL;
+    if (base->role == SHEAF_EMBED || m->stacked) {
+        sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "target '%s' with `init`", base->module);
+        sheaf_found(sheaf_expected(st, "linear layers"), "%s",
+                    m->stacked ? "a parameter of experts" : "the table of embeddings");
+        return sheaf_try_this(st, "leave it out, or begin with `init default`");
+    }
+    if (m->rank % 2 != 0)
+        return bad_rank(m,
+                        held ? "an even number, as half of it is what is kept of the start"
+                             : "an even number",
+                        m->rank);
+    for (int p = 0; p < m->parts && !m->dense && m->parts > 1; p++) {
+        const int64_t rows = base->cut.part[p].units * base->cut.part[p].rows_per_unit;
+        least = rows < least ? rows : least;
+    }
+    least = base->shape[base->in_axis] < least ? base->shape[base->in_axis] : least;
+    snprintf(expected, sizeof expected, "at most %" PRId64 ", as W has no more values", least);
+    return held && m->rank / 2 > least ? bad_rank(m, expected, m->rank / 2) : NULL;
 }
 
 /* ---- entries that match nothing ---- */
@@ -304,7 +341,8 @@ static sheaf_status *add_module(sheaf_lora *lora, const sheaf_tensor *base, bool
     }
     lora->nmodules++; /* from here on sheaf_lora_free() sees it */
     st = name_factors(m, o->dora);
-    return st == NULL && o->dora ? refuse_dora(m) : st;
+    TRY(st, o->dora ? refuse_dora(m) : NULL);
+    return TRY(st, check_start(m, o->init));
 }
 
 bool sheaf__lora_adapts(const sheaf_lora *lora, const char *path, size_t length)

@@ -40,6 +40,18 @@ typedef enum sheaf_sat_set {
     SHEAF_SAT_SET_VIT,  /* and the attention of the ViT */
 } sheaf_sat_set;
 
+/* How new factors begin (start.h). A is uniform within 1 / sqrt(in) and B zero, but as said. Those
+ * from ORTHOGONAL on are made of whole matrices; from PISSA on the start is kept beside the
+ * factors, whose rank is twice the one given, and W + s (B A - B0 A0) is trained. */
+typedef enum sheaf_lora_init {
+    SHEAF_LORA_DEFAULT,
+    SHEAF_LORA_RANDOM,   /* B is uniform within 1 / sqrt(rank) */
+    SHEAF_LORA_GAUSSIAN, /* A is normal, of deviation 1 / rank */
+    SHEAF_LORA_ORTHOGONAL,
+    SHEAF_LORA_PISSA,
+    SHEAF_LORA_OLORA,
+} sheaf_lora_init;
+
 /* What adapter_config.json or the flags of `train` ask for. Strings owned. */
 typedef struct sheaf_lora_options {
     int64_t rank;    /* r, default 8 */
@@ -59,10 +71,11 @@ typedef struct sheaf_lora_options {
     sheaf_lora_names modules_to_save; /* also full names of tensors, "a.b.weight", which may have
                                          factors too; never an expression */
     enum { SHEAF_BIAS_NONE, SHEAF_BIAS_ALL, SHEAF_BIAS_LORA_ONLY } bias;
-    bool scores;    /* task_type SEQ_CLS: of a reward model */
-    bool keep_tie;  /* ensure_weight_tying: a saved embedding is also the tied head */
-    bool dora;      /* DoRA: outputs have magnitudes */
-    bool lora_bias; /* this and tokens: merge only */
+    bool scores;          /* task_type SEQ_CLS: of a reward model */
+    bool keep_tie;        /* ensure_weight_tying: a saved embedding is also the tied head */
+    bool dora;            /* DoRA: outputs have magnitudes */
+    sheaf_lora_init init; /* of training; no file says it */
+    bool lora_bias;       /* this and tokens: merge only */
     sheaf_lora_tokens *tokens;
     int ntokens;
     bool tolerant; /* read from a file: list entries and patterns that match nothing are ignored, as
@@ -224,5 +237,10 @@ sheaf_status *sheaf__lora_set_targets(sheaf_lora_options *out,
 sheaf_status *sheaf__lora_set_exclude(sheaf_lora_options *out, const char *text);
 sheaf_status *sheaf__lora_set_layers(sheaf_lora_options *out, const char *text); /* "0,2" */
 sheaf_status *sheaf__lora_set_saved(sheaf_lora_options *out, const char *text);
+/* By PEFT's init_lora_weights, also "default" and "random": true and false there. */
+sheaf_status *sheaf__lora_set_init(sheaf_lora_options *out, const char *text);
+/* sheaf__lora_double - twice the rank with the same scale, for SHEAF_LORA_PISSA and those after it.
+ */
+void sheaf__lora_double(sheaf_lora_options *options);
 /* "PATTERN=VALUE,PATTERN=VALUE"; a comma inside a pattern is fine. `whole`: ranks. */
 sheaf_status *sheaf__lora_set_pattern(sheaf_patterns *out, const char *text, bool whole);

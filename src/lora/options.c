@@ -214,6 +214,45 @@ sheaf_status *sheaf__lora_set_targets(sheaf_lora_options *out, const char *text)
                      out->all_linear || out->sat_set != SHEAF_SAT_SET_NONE ? NULL : text, true);
 }
 
+/* "pissa_niter_16": PEFT's approximation in so many rounds, of what is exact here */
+static bool is_rounds(const char *text)
+{
+    static const char rounds[] = "pissa_niter_";
+    const size_t n = sizeof rounds - 1;
+    return strncmp(text, rounds, n) == 0 && text[n] != '\0' &&
+           text[n + strspn(text + n, "0123456789")] == '\0';
+}
+
+sheaf_status *sheaf__lora_set_init(sheaf_lora_options *out, const char *text)
+{
+    static const char *const names[] = { "default",    "random", "gaussian",
+                                         "orthogonal", "pissa",  "olora" };
+    if (text == NULL || *text == '\0')
+        return NULL;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(text, names[i]) == 0 || (i == SHEAF_LORA_PISSA && is_rounds(text))) {
+            out->init = (sheaf_lora_init)i;
+            return NULL;
+        }
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "beginning of an adapter");
+    sheaf_expected(st, "default, random, gaussian, orthogonal, pissa, pissa_niter_N or olora");
+    sheaf_found(st, "%s", text);
+    return sheaf_try_this(st,
+                          "pissa, which needs no data; an adapter that PEFT began otherwise and "
+                          "saved as plain LoRA: `adapter DIR`");
+}
+
+void sheaf__lora_double(sheaf_lora_options *o)
+{
+    const double by = o->rslora ? sqrt(2) : 2;
+    o->rank *= 2;
+    o->alpha *= by;
+    for (int i = 0; i < o->rank_pattern.n; i++)
+        o->rank_pattern.at[i].value *= 2;
+    for (int i = 0; i < o->alpha_pattern.n; i++)
+        o->alpha_pattern.at[i].value *= by;
+}
+
 sheaf_status *sheaf__lora_set_exclude(sheaf_lora_options *out, const char *text)
 {
     return set_names(&out->exclude, text, true);

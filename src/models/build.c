@@ -4,6 +4,7 @@
 #include "base/base.h"
 #include "base/random.h"
 #include "catalog/boxes.h"
+#include "lora/start.h"
 #include "ops/offload.h"
 #include "models/rope.h"
 #include "tape/rows.h"
@@ -158,6 +159,11 @@ static sheaf_status *make_factors(sheaf__model *m, sheaf__factors *f,
         f->a = m->lora[module->a_of - m->options.lora->module].a;
     for (int i = shares; i < 2 && st == NULL && m->options.train_lora; i++)
         st = sheaf__trained_add(trained[i], m->trained, name[i], 2, shape[i], cut[i], true);
+    if (st == NULL && m->options.train_lora &&
+        sheaf__start_is_held(m->options.lora->options.init)) {
+        f->a->band = module->a_shape[0] / (module->dense ? 1 : module->parts);
+        f->b->band = 1;
+    }
     if (st == NULL && m->options.train_lora && module->m_name != NULL)
         st = sheaf__trained_add(&f->m, m->trained, module->m_name, 1,
                                 (const int64_t[]){ module->b_shape[0], 1 }, &module->b_cut, true);

@@ -65,6 +65,13 @@ sheaf_status *sheaf__named_vector(sheaf__model *m, sheaf__vector *v, const char 
 sheaf_status *sheaf__build_reallocate(sheaf__model *m, void *block, size_t bytes,
                                       sheaf_memory kind);
 void sheaf__build_free(sheaf__model *m);
+/* sheaf__fresh_factors - new ones, of random numbers and zeros, but those that are made of whole
+ * matrices, by sheaf__model_start(). */
+sheaf_status *sheaf__fresh_factors(const sheaf__model *m, const sheaf_lora_module *module,
+                                   const sheaf__factors *f);
+/* sheaf__model_start - new factors that are made of whole matrices (start.c). Collective: `st`, of
+ * what was loaded before, is that of the ranks together then. */
+sheaf_status *sheaf__model_start(sheaf__model *m, sheaf_source *base, sheaf_status *st);
 /* sheaf__load_codes - what load.c does for a layer whose weight is quantised (load_codes.c). */
 sheaf_status *sheaf__load_codes(sheaf__context *c, sheaf_source *base, sheaf__linear *l);
 /* sheaf__linear_is_quantised - are a layer's matrices codes? */

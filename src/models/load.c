@@ -440,56 +440,6 @@ static sheaf_status *load_frequencies(sheaf__model *m, sheaf_source *base)
 
 /* ---- LoRA factors ---- */
 
-/* kaiming_uniform(a = sqrt 5): uniform in +-1/sqrt(in); a function of the logical index. */
-static sheaf_status *fresh_factor(sheaf__device *device, sheaf__trained *t, uint64_t seed)
-{
-    sheaf_status *st = NULL;
-    const float bound = (float)(1.0 / sqrt((double)t->shape[1]));
-    const uint64_t key = sheaf__name_key(t->name);
-    for (int s = t->first; s < t->first + t->count && st == NULL; s++) {
-        const size_t bytes = (size_t)t->numel[s] * sizeof(float);
-        sheaf_range rows, cols;
-        float *all, *x;
-        sheaf__trained_box(t, 0, s, &rows, &cols);
-        st = sheaf__borrow(&all, device, t->master[s], bytes, false);
-        x = all;
-        for (int64_t r = rows.begin; r < rows.end && x != NULL; r++)
-            for (int64_t c = cols.begin; c < cols.end; c++)
-                *x++ = (2 * sheaf__unit_float(sheaf__random_tensor_u32(
-                                seed, key, (uint64_t)(r * t->shape[1] + c))) -
-                        1) *
-                       bound;
-        TRY(st, sheaf__return(all, device, t->master[s], bytes, true));
-    }
-    return st;
-}
-
-static sheaf_status *zero_factor(sheaf__device *device, sheaf__trained *t)
-{
-    sheaf_status *st = NULL;
-    for (int s = t->first; s < t->first + t->count && st == NULL; s++) {
-        const size_t bytes = (size_t)t->numel[s] * sizeof(float);
-        float *x;
-        st = sheaf__borrow(&x, device, t->master[s], bytes, false);
-        if (x != NULL)
-            memset(x, 0, bytes);
-        TRY(st, sheaf__return(x, device, t->master[s], bytes, true));
-    }
-    return st;
-}
-
-/* Of a table's B, as torch.nn.init.normal_(): mean 0, deviation 1. */
-static sheaf_status *normal_factor(sheaf__device *device, sheaf__trained *t, uint64_t seed)
-{
-    const uint64_t key = sheaf__name_key(t->name);
-    const size_t bytes = (size_t)t->numel[0] * sizeof(float);
-    float *x;
-    sheaf_status *st = sheaf__borrow(&x, device, t->master[0], bytes, false);
-    for (int64_t i = 0; i < t->numel[0] && x != NULL; i++)
-        x[i] = sheaf__random_normal(seed, key, (uint64_t)i);
-    return TRY(st, sheaf__return(x, device, t->master[0], bytes, true));
-}
-
 /* The copies of one part's A or B, where the factor is not trained. */
 static sheaf_status *load_copies(sheaf__model *m, sheaf_source *adapter, const char *name,
                                  const sheaf_cut *cut, int piece, sheaf_range rows,
@@ -538,11 +488,8 @@ static sheaf_status *load_lora(sheaf__model *m, sheaf_source *adapter)
         if (f->a == NULL)
             for (int piece = 0; piece < f->parts && st == NULL; piece++)
                 st = load_part(m, adapter, module, &f->part[piece], piece);
-        else if (adapter == NULL) { /* of a table A is zero, else B */
-            const bool table = module->base->role == SHEAF_EMBED;
-            st = zero_factor(m->context->device, table ? f->a : f->b);
-            TRY(st, table ? normal_factor(m->context->device, f->b, m->options.seed)
-                          : fresh_factor(m->context->device, f->a, m->options.seed));
+        else if (adapter == NULL) {
+            st = sheaf__fresh_factors(m, module, f);
         } else {
             st = read_trained(m->context, adapter, module->a_name, f->a);
             TRY(st, read_trained(m->context, adapter, module->b_name, f->b));
@@ -582,6 +529,8 @@ sheaf_status *sheaf__model_load(sheaf__model *m, sheaf_source *base, sheaf_sourc
         st = load_module(m, base, &m->module[i]);
     TRY(st, load_frequencies(m, base));
     TRY(st, load_lora(m, adapter));
+    if (adapter == NULL)
+        st = sheaf__model_start(m, base, st);
     st = begin_dora(m, adapter == NULL, st);
     if (st == NULL) {
         if (m->trained != NULL)

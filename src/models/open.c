@@ -214,6 +214,7 @@ static sheaf_status *adapter_options(const sheaf_lora_options **out, sheaf_lora_
     TRY(st, sheaf_lora_options_read(read, path, how->events));
     TRY(st, sheaf_in(sheaf_lora_check_runs(read), "%s", path));
     free(path);
+    read->init = how->init;
     *out = read;
     TRY(st, sheaf__open_source(
                 &o->adapter, how->adapter,

@@ -46,10 +46,12 @@ typedef struct sheaf__open_options {
     int64_t layers;      /* at most, in each stack: a shorter model for measurements; 0: all. With
                             config_only */
     const char *adapter; /* PEFT folder, NULL = none */
-    bool new_run;        /* modules that `fresh` excludes must exist */
-    bool base_known;     /* the adapter is known to be the base's; else opened->base_print is to be
-                            compared, which turns `hashed` on */
-    bool hashed;         /* compute the fingerprint of the base, its config and its files */
+    /* `adapter` began so: half of its ranks stay as they are */
+    sheaf_lora_init init;
+    bool new_run;    /* modules that `fresh` excludes must exist */
+    bool base_known; /* the adapter is known to be the base's; else opened->base_print is to be
+                        compared, which turns `hashed` on */
+    bool hashed;     /* compute the fingerprint of the base, its config and its files */
     /* quantise the frozen linear layers of a plain base while it is read. For training see
      * sheaf__opened_quantise() */
     sheaf_quantize quantize;

@@ -250,11 +250,29 @@ sheaf_status *sheaf__accumulator_begin(sheaf__trained_set *set, sheaf__accumulat
     return NULL;
 }
 
+/* x *= by: of a slice's bands the first halves, or the second. */
+static void scale_halves(const sheaf__trained_set *set, const sheaf__trained *t, int s, float *x,
+                         bool second, float by)
+{
+    sheaf_range rows, cols;
+    sheaf__trained_box(t, 0, s, &rows, &cols);
+    const int64_t band = t->band * (cols.end - cols.begin);
+    x += second ? band / 2 : 0;
+    if (band > 0)
+        sheaf__op_scale_round(set->context->device, x, x, by, t->numel[s] / band, band, band / 2,
+                              SHEAF_F32);
+}
+
 void sheaf__accumulators_close(sheaf__trained_set *set, sheaf__accumulators *stack)
 {
     while (stack->depth >= 2)
         join_top(set, stack);
     spread(set, set->sum[0], offsetof(sheaf__trained, grad), false);
+    for (int i = 0; i < set->count; i++)
+        for (int k = 0; k < set->item[i]->count; k++) {
+            const sheaf__trained *t = set->item[i];
+            scale_halves(set, t, t->first + k, t->grad[t->first + k], true, 0);
+        }
 }
 
 struct squares {
@@ -363,7 +381,9 @@ static void update_slice(const sheaf__trained_set *set, sheaf__update *of, const
     const int64_t end = how->eps > FLT_MIN ? padded(of->n) : of->n;
     sheaf__adamw own = *how;
     own.lr *= t->lr_scale;
-    if (!t->decay)
+    if (t->band > 0 && t->decay) /* as AdamW begins its step */
+        scale_halves(set, t, s, t->master[s], false, (float)(1 - own.lr * own.weight_decay));
+    if (!t->decay || t->band > 0)
         own.weight_decay = 0;
     if (t->eight) {
         update8(set, t, s, &own);

@@ -22,6 +22,9 @@ typedef struct sheaf__trained {
     bool decay;    /* weight decay applies */
     double
         lr_scale; /* its learning rate is this times the step's; 1 unless the caller changes it */
+    /* of so many rows of a slice together the second half of the numbers stays as it is; 0: of none
+     */
+    int64_t band;
     int first, count; /* slices held here: [first, first + count); replicated: 0, 1 */
     /* By slice; NULL where not held. Each is the slice's box (of a fused tensor, cut along axis 0
      * in several parts, box after box), dense row-major: [rows of the slice, shape[1]] for axis 0,

@@ -2,6 +2,7 @@
 #include "train/options.h"
 
 #include "base/base.h"
+#include "lora/start.h"
 #include "train/tokenizer.h"
 
 void sheaf_train_options_default(sheaf_train_options *options)
@@ -100,6 +101,9 @@ sheaf_status *sheaf_train_options_lora(sheaf_lora_options *out, const sheaf_trai
     TRY(st, sheaf_in(sheaf__lora_set_pattern(&out->alpha_pattern, o->lora_alpha_pattern, false),
                      "`lora-alpha-pattern`"));
     TRY(st, sheaf_in(sheaf__lora_set_saved(out, o->modules_to_save), "`modules-to-save`"));
+    TRY(st, sheaf_in(sheaf__lora_set_init(out, o->init), "`init`"));
+    if (st == NULL && sheaf__start_is_held(out->init))
+        sheaf__lora_double(out);
     if (st == NULL && o->model != NULL && (out->base_name = strdup(o->model)) == NULL)
         st = sheaf__no_memory("name of the base model");
     if (st != NULL)
@@ -131,8 +135,15 @@ sheaf_status *sheaf__train_options_open(sheaf__open_options *out, sheaf_lora_opt
     if (st != NULL || o->method != SHEAF_METHOD_LORA)
         return st;
     if (sheaf__is_given(o->adapter)) {
+        st = sheaf_in(sheaf__lora_set_init(fresh, o->init), "`init`");
+        out->init = fresh->init;
         out->adapter = o->adapter;
-        return NULL;
+        return st != NULL || sheaf__start_is_held(out->init) || out->init == SHEAF_LORA_DEFAULT
+                   ? st
+                   : sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`init` beside `adapter`"),
+                                                "pissa or olora, of an adapter that began so: half "
+                                                "of its ranks stay as they are"),
+                                 "%s", o->init);
     }
     out->fresh = fresh;
     st = sheaf_train_options_lora(fresh, o);

@@ -83,6 +83,7 @@ typedef struct sheaf_train_options {
     const char *lora_alpha_pattern; /* "PATTERN=ALPHA,..." */
     double lora_dropout;
     bool lora_rslora, lora_dora;
+    const char *init;                      /* how a new adapter begins (lora/adapter.h) */
     int lora_bias;                         /* SHEAF_BIAS_NONE, _ALL, _LORA_ONLY */
     const char *modules_to_save;           /* "a,b": trained in full beside LoRA */
     const char *add_tokens;                /* file of tokens that the tokenizer gets; NULL: none */

@@ -33,7 +33,7 @@ void sheaf__count_trained(int64_t *trained, int64_t *added, const sheaf__model *
     *trained = *added = 0;
     for (int i = 0; i < model->trained->count; i++) {
         const sheaf__trained *t = model->trained->item[i];
-        const int64_t n = t->shape[0] * t->shape[1];
+        const int64_t n = t->shape[0] * t->shape[1] / (t->band > 0 ? 2 : 1);
         *trained += n;
         *added += sheaf_schema_find(model->schema, t->name) == NULL ? n : 0;
     }

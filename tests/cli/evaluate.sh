@@ -170,6 +170,38 @@ for how in "float32" "bfloat16 --sums pairs" "float32 --quantize nf4" "bfloat16 
     same "$how: the base's logits" "$work/logits" "$work/logits.fresh"
     rm -rf "$work/fresh" "$work/logits"*
 done
+# ---- a start that is taken from the base, which stays as it is ----
+for how in "float32 --lora-dora --init pissa" "float32 --quantize nf4 --init olora" "float32 --init orthogonal --lora-rslora" "bfloat16 --init gaussian"; do
+    kept=("${flags[@]}" --lora-targets all-linear --weight-decay 0.3 --accumulate 2 --keep 1 --dtype)
+    # shellcheck disable=SC2086
+    runs "$how: on one rank" 0 . "${kept[@]}" $how --lr 2e-2 --steps 4 --out "$work/kept1"
+    # shellcheck disable=SC2086
+    runs "$how: stopped after 1" 0 . "${kept[@]}" $how --lr 2e-2 --steps 1 --tp 4 --dp 2 --out "$work/kept8"
+    # shellcheck disable=SC2086
+    runs "$how: and gone on" 0 'going on after step 1' "${kept[@]}" $how --lr 2e-2 --steps 4 --tp 3 --out "$work/kept8" --resume
+    check "$how: the same bytes" test "$(digest "$work/kept1")" = "$(digest "$work/kept8")"
+    # shellcheck disable=SC2086
+    runs "$how: begun" 0 . "${kept[@]}" $how --steps 1 --lr 1e-30 --out "$work/fresh"
+    # shellcheck disable=SC2086
+    runs "$how: judged as begun" 0 . "${judge[@]}" --dtype ${how%%--[il]*} --adapter "$work/fresh/adapter"
+    cp "$work/stdout" "$work/answer"
+    # shellcheck disable=SC2086
+    runs "$how: the base" 0 . "${judge[@]}" --dtype ${how%%--[il]*}
+    check "$how: begins as the base" near "$(json_number "$work/stdout" loss)" "$(json_number "$work/answer" loss)" 2e-6
+    rm -rf "$work/kept1" "$work/kept8" "$work/fresh"
+done
+ranked=(train --model "$model" --data "$work/ten.safetensors" --lora-rank RANK)
+for init in pissa:4 olora:4 orthogonal:2 pissa_niter_16:4; do
+    runs "$init: its rank" 0 . "${flags[@]}" --init "${init%:*}" --steps 1 --out "$work/kept8"
+    check "$init: as the file has it" grep -q "\"r\": ${init#*:}," "$work/kept8/adapter/adapter_config.json"
+    [ $init != pissa:4 ] || runs "its half that is kept" 0 . "${ranked[@]/RANK/4}" --init pissa --adapter "$work/kept8/adapter" --steps 1 --out "$work/kept1"
+    rm -rf "$work/kept8"
+done
+runs "another beginning" 2 '--init: beginning of an adapter.*pissa_niter_N or olora.*found: +eva.*--adapter DIR' "${flags[@]}" --init eva --steps 1 --out "$work/none"
+runs "ranks that W has not" 2 "rank of '.*k_proj'.*at most [0-9]+, as W has no more.*found: +60000" "${ranked[@]/RANK/60000}" --lora-targets k_proj --init pissa --steps 1 --out "$work/none"
+runs "half a rank" 2 "rank of .*an even number.*found: +3" "${ranked[@]/RANK/3}" --init orthogonal --steps 1 --out "$work/none"
+runs "a table" 3 "embed_tokens' with --init.*the table of embeddings.*leave it out" "${flags[@]}" --lora-targets embed_tokens --init olora --steps 1 --out "$work/none"
+runs "an adapter that is there" 2 '--init beside --adapter.*pissa or olora' "${ranked[@]/RANK/4}" --init gaussian --adapter "$work/kept1/adapter" --steps 1 --out "$work/none"
 runs "DoRA on one rank" 0 . "${dora[@]}" --steps 4 --out "$work/dora1"
 runs "stopped after 1" 0 . "${dora[@]}" --steps 1 --tp 4 --dp 2 --out "$work/dora8"
 runs "and gone on" 0 'going on after step 1' "${dora[@]}" --steps 4 --tp 3 --out "$work/dora8" --resume

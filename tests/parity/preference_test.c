@@ -2,7 +2,8 @@
  * and gradient norms of every step and the final weights of each recorded run, and the same bytes
  * on other numbers of ranks.
  *
- * So are variants of LoRA, of which no one is a preference: DoRA, LoRA+ and other beginnings.
+ * So are variants of LoRA, of which no one is a preference: DoRA, LoRA+ and other beginnings; of
+ * those that PEFT takes from the base, what it makes of them for the base as it was.
  *
  * Every folder of preference/dpo, simpo, orpo, kto, vision, reward and grpo-loss with a log and its
  * batches is a run. Of the last, completions are given, and advantages follow from their rewards.
@@ -415,12 +416,54 @@ static void take_objective(course *c, const json_t *one, const json_t *args)
         take_group(c, args);
 }
 
+/* An adapter as sheaf begins it, whose start is kept beside the factors, from the recorded start.
+ */
+static void double_start(course *c)
+{
+    static tensor list[32];
+    static char name[32][160];
+    sheaf_safetensors *file = record_of(c->dir, "adapter_init/adapter_model.safetensors");
+    char *config;
+    size_t size;
+    int count = 0;
+    for (int64_t i = 0; i < file->header.count; i++) {
+        const sheaf_safetensors_entry *e = &file->header.entry[i];
+        const bool a = strstr(e->name, ".lora_A.") != NULL;
+        const int64_t rows = e->shape[0], cols = e->shape[1];
+        int64_t n, *bits = calloc((size_t)(2 * rows * cols), sizeof *bits);
+        float *x = values(file, e->name, &n);
+        for (int64_t k = 0; k < 2 * n; k++) {
+            const int64_t row = k / (2 * cols), col = k % (2 * cols);
+            const float is = a ? x[k % n] : x[row * cols + col % cols] * (col < cols ? 1 : -1);
+            memcpy(&bits[k], &is, sizeof is);
+        }
+        snprintf(name[count], sizeof name[count], "%s", e->name);
+        list[count++] =
+            (tensor){ name[count - 1], "F32", { rows * (1 + a), cols * (2 - a) }, bits };
+        free(x);
+    }
+    sheaf__safetensors_close(file);
+    const char *made = tensors_file(list, count);
+    snprintf(c->adapter, sizeof c->adapter, "%s", at("doubled"));
+    CHECK_OK(sheaf__make_dirs(c->adapter));
+    rename(made, in_dir(c->adapter, "adapter_model.safetensors"));
+    CHECK_OK(sheaf__file_read_all(
+        &config, &size, in_dir(c->dir, "adapter_final_as_lora/adapter_config.json"), 1 << 20));
+    CHECK_OK(sheaf__file_write_whole(in_dir(c->adapter, "adapter_config.json"), config, size));
+    free(config);
+    for (int i = 0; i < count; i++)
+        free((int64_t *)list[i].value);
+}
+
 /* A variant of LoRA, trained on records that were batched before. */
 static void open_variant(course *c)
 {
     static int64_t id[ROWS * LONGEST], label[ROWS * LONGEST], seen[ROWS * LONGEST];
     const json_t *one = json_object_get(c->log, "case"), *optim = json_object_get(one, "optim");
     const double ratio = number(optim, "ratio", 0);
+    const bool held = exists(in_dir(c->dir, "residual.safetensors"));
+    if (held)
+        double_start(c);
     sheaf_safetensors *file = record_of(c->dir, "batches.safetensors");
     sheaf_train_options *o = &c->o;
     int64_t *const to[] = { id, label, seen }, rows = 0, cols = 0, steps = 0;
@@ -449,8 +492,10 @@ static void open_variant(course *c)
                           3));
     snprintf(c->model, sizeof c->model, "%s/%s", recording("preference/models"),
              text_of(one, "model"));
-    snprintf(c->adapter, sizeof c->adapter, "%s/adapter_init", c->dir);
+    if (!held)
+        snprintf(c->adapter, sizeof c->adapter, "%s/adapter_init", c->dir);
     sheaf_train_options_default(o);
+    o->init = held ? "pissa" : NULL;
     o->objective.name = "";
     o->model = c->model;
     o->adapter = c->adapter;
@@ -579,7 +624,8 @@ static void check_weights(const course *c, const char *out)
     const char *name = full ? "model_final.safetensors"
                        : exists(in_dir(c->dir, "adapter_step_mean.safetensors"))
                            ? "adapter_step_mean.safetensors"
-                           : "adapter_final/adapter_model.safetensors";
+                       : c->o.init != NULL ? "adapter_final_as_lora/adapter_model.safetensors"
+                                           : "adapter_final/adapter_model.safetensors";
     sheaf_safetensors *want = record_of(c->dir, name),
                       *got = record_of(out, full ? "model/model.safetensors"
                                                  : "adapter/adapter_model.safetensors");
@@ -696,6 +742,9 @@ static int find_runs(void **state)
                                                    "preference/lora-variants/dora-filled",
                                                    "preference/lora-variants/gaussian",
                                                    "preference/lora-variants/orthogonal",
+                                                   "preference/lora-variants/olora",
+                                                   "preference/lora-variants/pissa",
+                                                   "preference/lora-variants/pissa-fast",
                                                    "preference/lora-variants/loraplus" };
     for (size_t i = 0; i < ARRAY_LEN(kinds); i++)
         if (exists(recording(kinds[i])))

@@ -1,0 +1,358 @@
+/* start.c - PiSSA, OLoRA and orthogonal factors, as PEFT 0.21 begins them (lora/layer.py).
+ *
+ * PiSSA: of W = U S V^T the r largest values, B = U sqrt(S / s), A = sqrt(S / s) V^T. OLoRA: of
+ * W = Q R the first r, B = Q, A = R. Orthogonal: B A = 0 of random ones. Signs, which are free: the
+ * first of the largest elements of each row of A is positive.
+ *
+ * Values and vectors come from Lanczos bidiagonalisation (Golub and Kahan 1965), each vector
+ * orthogonalised to all before it, until those wanted stand to 1e-10 of the largest value; then
+ * from one-sided Jacobi rotations. No LAPACK: its results differ by library and machine. All is in
+ * double and in a fixed order: threads share rows, or columns, of a product. */
+#include "lora/start.h"
+
+#include <math.h>
+
+#include "base/base.h"
+#include "base/random.h"
+
+enum { LANES = 8, MOST_SWEEPS = 60 };
+
+/* ---- vectors ---- */
+
+static double join(const double sum[LANES])
+{
+    return ((sum[0] + sum[1]) + (sum[2] + sum[3])) + ((sum[4] + sum[5]) + (sum[6] + sum[7]));
+}
+
+static double dot(const double *a, const double *b, int64_t n)
+{
+    double sum[LANES] = { 0 };
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (int k = 0; k < LANES; k++)
+            sum[k] += a[i + k] * b[i + k];
+    for (int k = 0; i + k < n; k++)
+        sum[k] += a[i + k] * b[i + k];
+    return join(sum);
+}
+
+static double dot_row(const float *a, const double *b, int64_t n)
+{
+    double sum[LANES] = { 0 };
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (int k = 0; k < LANES; k++)
+            sum[k] += (double)a[i + k] * b[i + k];
+    for (int k = 0; i + k < n; k++)
+        sum[k] += (double)a[i + k] * b[i + k];
+    return join(sum);
+}
+
+static void scale(double *x, double by, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        x[i] *= by;
+}
+
+/* x loses its share in each of the vectors [count, n]; again, for what rounding left. */
+static void free_of(double *x, const double *basis, int64_t count, int64_t n)
+{
+    for (int64_t i = 0; i < 2 * count; i++) {
+        const double *one = basis + i % count * n, share = dot(one, x, n);
+        for (int64_t k = 0; k < n; k++)
+            x[k] -= share * one[k];
+    }
+}
+
+/* Vector `count` of the basis becomes orthogonal to those before it, of length 1. Returns its
+ * length until then; 0: no more than `least`, and a random vector took its place. */
+static double add_to(double *basis, int64_t count, int64_t n, double least)
+{
+    static const uint64_t key = 0x7374617274; /* "start" */
+    double *x = basis + count * n;
+    free_of(x, basis, count, n);
+    const double was = sqrt(dot(x, x, n));
+    const bool kept = was > least;
+    double length = kept ? was : 0;
+    for (uint64_t at = (uint64_t)(count * n); length < 1e-3 && !kept;) {
+        for (int64_t k = 0; k < n; k++)
+            x[k] = (double)sheaf__unit_float(sheaf__random_tensor_u32(0, key, at++)) - 0.5;
+        scale(x, 1 / sqrt(dot(x, x, n)), n);
+        free_of(x, basis, count, n);
+        length = sqrt(dot(x, x, n));
+    }
+    scale(x, 1 / length, n);
+    return kept ? was : 0;
+}
+
+/* ---- products with W ---- */
+
+typedef struct product {
+    const sheaf__start *of;
+    const double *x;
+    double *y;
+} product;
+
+/* y[o] = W[o] x */
+static void ahead(void *context, int64_t begin, int64_t end, int worker)
+{
+    const product *p = context;
+    const int64_t in = p->of->in;
+    (void)worker;
+    for (int64_t o = begin; o < end; o++)
+        p->y[o] = dot_row(p->of->w + o * in, p->x, in);
+}
+
+/* y[k] = sum over o of W[o,k] x[o] */
+static void back(void *context, int64_t begin, int64_t end, int worker)
+{
+    const product *p = context;
+    (void)worker;
+    memset(p->y + begin, 0, (size_t)(end - begin) * sizeof *p->y);
+    for (int64_t o = 0; o < p->of->out; o++) {
+        const float *w = p->of->w + o * p->of->in;
+        for (int64_t k = begin; k < end; k++)
+            p->y[k] += (double)w[k] * p->x[o];
+    }
+}
+
+static void multiply(double *y, const sheaf__start *of, const double *x, bool turned)
+{
+    product p = { of, x, y };
+    sheaf__pool_rows(of->pool, turned ? of->in : of->out, turned ? 256 : 16, turned ? back : ahead,
+                     &p);
+}
+
+/* ---- singular values ---- */
+
+/* W, or W^T where that is taller, times `right` is `left` times the matrix of `diagonal` and,
+ * beside it, `beside`. */
+typedef struct lanczos {
+    const sheaf__start *of;
+    bool turned;
+    int64_t m, n; /* lengths of the vectors of `left` and of `right`, m >= n */
+    int64_t done;
+    double *left, *right; /* [done, m], [done + 1, n] */
+    double *diagonal, *beside;
+    double largest;
+    bool broken, complete; /* a direction ended; all of them did */
+    /* of the small matrix, [done, done] by columns: left vectors times values, right vectors */
+    double *p, *q, *value;
+    int64_t *order; /* of the values, the largest first */
+} lanczos;
+
+static bool grow(double **x, int64_t n)
+{
+    double *more = realloc(*x, (size_t)n * sizeof *more);
+    *x = more == NULL ? *x : more;
+    return more != NULL;
+}
+
+static sheaf_status *go_on(lanczos *l, int64_t until)
+{
+    if (!grow(&l->left, until * l->m) || !grow(&l->right, (until + 1) * l->n) ||
+        !grow(&l->diagonal, until) || !grow(&l->beside, until))
+        return sheaf__no_memory("singular vectors");
+    if (l->done == 0) {
+        memset(l->right, 0, (size_t)l->n * sizeof *l->right);
+        add_to(l->right, 0, l->n, 0);
+    }
+    for (int64_t j = l->done; j < until && !l->complete; j = l->done) {
+        const double least = 1e-13 * l->largest;
+        const bool fresh = j == 0 || l->beside[j - 1] == 0;
+        multiply(l->left + j * l->m, l->of, l->right + j * l->n, l->turned);
+        l->diagonal[j] = add_to(l->left, j, l->m, least);
+        l->beside[j] = 0;
+        l->done++;
+        l->complete = l->done == l->n || (fresh && l->diagonal[j] == 0);
+        if (l->complete)
+            break;
+        multiply(l->right + l->done * l->n, l->of, l->left + j * l->m, !l->turned);
+        l->beside[j] = add_to(l->right, l->done, l->n, least);
+        l->broken |= l->diagonal[j] == 0 || l->beside[j] == 0;
+        l->largest = fmax(l->largest, fmax(l->diagonal[j], l->beside[j]));
+    }
+    return NULL;
+}
+
+/* Makes columns a and b orthogonal, and turns those of q likewise; false: they are. */
+static bool rotate(lanczos *l, int64_t a, int64_t b)
+{
+    const int64_t k = l->done;
+    double *pa = l->p + a * k, *pb = l->p + b * k, *qa = l->q + a * k, *qb = l->q + b * k;
+    const double aa = dot(pa, pa, k), bb = dot(pb, pb, k), ab = dot(pa, pb, k);
+    if (fabs(ab) <= 1e-15 * sqrt(aa * bb))
+        return false;
+    const double zeta = (bb - aa) / (2 * ab),
+                 tangent = (zeta < 0 ? -1 : 1) / (fabs(zeta) + sqrt(1 + zeta * zeta)),
+                 cosine = 1 / sqrt(1 + tangent * tangent), sine = cosine * tangent;
+    for (int64_t i = 0; i < k; i++) {
+        const double p = pa[i], q = qa[i];
+        pa[i] = cosine * p - sine * pb[i];
+        pb[i] = sine * p + cosine * pb[i];
+        qa[i] = cosine * q - sine * qb[i];
+        qb[i] = sine * q + cosine * qb[i];
+    }
+    return true;
+}
+
+static sheaf_status *decompose(lanczos *l)
+{
+    const int64_t k = l->done;
+    int64_t *order = realloc(l->order, (size_t)k * sizeof *order);
+    l->order = order == NULL ? l->order : order;
+    if (order == NULL || !grow(&l->p, k * k) || !grow(&l->q, k * k) || !grow(&l->value, k))
+        return sheaf__no_memory("singular values");
+    memset(l->p, 0, (size_t)(k * k) * sizeof *l->p);
+    memset(l->q, 0, (size_t)(k * k) * sizeof *l->q);
+    for (int64_t i = 0; i < k; i++) {
+        l->q[i * k + i] = 1;
+        l->p[i * k + i] = l->diagonal[i];
+        if (i + 1 < k)
+            l->p[(i + 1) * k + i] = l->beside[i];
+    }
+    bool turned = true;
+    for (int sweep = 0; sweep < MOST_SWEEPS && turned; sweep++) {
+        turned = false;
+        for (int64_t a = 0; a < k; a++)
+            for (int64_t b = a + 1; b < k; b++)
+                turned |= rotate(l, a, b);
+    }
+    for (int64_t i = 0; i < k; i++) {
+        int64_t at = i;
+        l->value[i] = sqrt(dot(l->p + i * k, l->p + i * k, k));
+        for (; at > 0 && l->value[order[at - 1]] < l->value[i]; at--)
+            order[at] = order[at - 1];
+        order[at] = i;
+    }
+    return NULL;
+}
+
+/* Do the `rank` largest values and their vectors stand? */
+static bool stands(const lanczos *l, int64_t rank)
+{
+    const int64_t k = l->done;
+    bool all = !l->broken && k >= rank;
+    for (int64_t i = 0; i < rank && all; i++) {
+        const int64_t at = l->order[i];
+        all = l->beside[k - 1] * fabs(l->p[at * k + k - 1]) <=
+              1e-10 * l->value[l->order[0]] * l->value[at];
+    }
+    return all || l->complete;
+}
+
+/* x[length] = sum over the small matrix's column of by * basis */
+static void expand(double *x, const double *basis, const double *column, int64_t k, int64_t length,
+                   double by)
+{
+    memset(x, 0, (size_t)length * sizeof *x);
+    for (int64_t j = 0; j < k; j++)
+        for (int64_t i = 0; i < length; i++)
+            x[i] += column[j] * by * basis[j * length + i];
+}
+
+/* Row r of A and column r of B, of x [in] and y [out]. */
+static void put(float *a, float *b, int64_t ld, const sheaf__start *how, int64_t r, const double *x,
+                const double *y, double by)
+{
+    int64_t most = 0;
+    for (int64_t k = 1; k < how->in; k++)
+        most = fabs(x[k]) > fabs(x[most]) ? k : most;
+    by = x[most] < 0 ? -by : by;
+    for (int64_t k = 0; k < how->in; k++)
+        a[r * how->in + k] = (float)(by * x[k]);
+    for (int64_t o = 0; o < how->out; o++)
+        b[o * ld + r] = (float)(by * y[o]);
+}
+
+static sheaf_status *begin_pissa(float *a, float *b, int64_t ld, const sheaf__start *how)
+{
+    const bool turned = how->out < how->in;
+    lanczos l = { .of = how,
+                  .turned = turned,
+                  .m = turned ? how->in : how->out,
+                  .n = turned ? how->out : how->in };
+    double *x = malloc((size_t)(l.m + l.n) * sizeof *x);
+    sheaf_status *st = x == NULL ? sheaf__no_memory("singular vectors") : NULL;
+    for (int64_t until = 2 * how->rank + 16; st == NULL; until += until / 2) {
+        st = go_on(&l, until < l.n ? until : l.n);
+        TRY(st, decompose(&l));
+        if (st == NULL && stands(&l, how->rank))
+            break;
+    }
+    for (int64_t r = 0; r < how->rank && st == NULL; r++) {
+        const int64_t at = r < l.done ? l.order[r] : 0;
+        const double value = r < l.done ? l.value[at] : 0;
+        double *left = x, *right = x + l.m;
+        expand(left, l.left, l.p + at * l.done, l.done, l.m, value > 0 ? 1 / value : 0);
+        expand(right, l.right, l.q + at * l.done, l.done, l.n, 1);
+        put(a, b, ld, how, r, turned ? left : right, turned ? right : left,
+            sqrt(value / (double)how->scale));
+    }
+    double *const owned[] = { x, l.left, l.right, l.diagonal, l.beside, l.p, l.q, l.value };
+    for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
+        free(owned[i]);
+    free(l.order);
+    return st;
+}
+
+static sheaf_status *begin_olora(float *a, float *b, int64_t ld, const sheaf__start *how)
+{
+    double *q = malloc((size_t)(how->rank * how->out + how->in) * sizeof *q);
+    if (q == NULL)
+        return sheaf__no_memory("orthogonal columns");
+    for (int64_t r = 0; r < how->rank; r++) {
+        double *own = q + r * how->out, *row = q + how->rank * how->out;
+        for (int64_t o = 0; o < how->out; o++)
+            own[o] = (double)how->w[o * how->in + r];
+        add_to(q, r, how->out, 1e-13 * sqrt(dot(own, own, how->out)));
+        multiply(row, how, own, true);
+        put(a, b, ld, how, r, row, own, 1);
+    }
+    free(q);
+    return NULL;
+}
+
+/* ---- orthogonal factors ---- */
+
+/* to[row, col] = a tenth of the sum over i of a random number and q[2 i + odd, col]. */
+static void mix(float *to, int64_t row_step, int64_t col_step, int64_t rows, const double *q,
+                int64_t odd, const sheaf__start *how)
+{
+    const int64_t rank = how->rank, half = rank / 2;
+    for (int64_t row = 0; row < rows; row++)
+        for (int64_t col = 0; col < rank; col++) {
+            double sum = 0;
+            for (int64_t i = 0; i < half; i++)
+                sum += (double)sheaf__random_normal(how->seed, how->key + 1 + (uint64_t)odd,
+                                                    (uint64_t)(row * half + i)) *
+                       q[(2 * i + odd) * rank + col];
+            to[row * row_step + col * col_step] = (float)(sum / 10);
+        }
+}
+
+static sheaf_status *begin_orthogonal(float *a, float *b, int64_t ld, const sheaf__start *how)
+{
+    const int64_t rank = how->rank;
+    double *q = malloc((size_t)(rank * rank) * sizeof *q);
+    if (q == NULL)
+        return sheaf__no_memory("orthogonal rows");
+    for (int64_t i = 0; i < rank; i++) {
+        for (int64_t k = 0; k < rank; k++)
+            q[i * rank + k] =
+                (double)sheaf__random_normal(how->seed, how->key, (uint64_t)(i * rank + k));
+        add_to(q, i, rank, 1e-6);
+    }
+    mix(a, 1, how->in, how->in, q, 0, how);
+    mix(b, ld, 1, how->out, q, 1, how);
+    free(q);
+    return NULL;
+}
+
+sheaf_status *sheaf__start_make(float *a, float *b, int64_t ld, sheaf_lora_init init,
+                                const sheaf__start *how)
+{
+    return init == SHEAF_LORA_PISSA   ? begin_pissa(a, b, ld, how)
+           : init == SHEAF_LORA_OLORA ? begin_olora(a, b, ld, how)
+                                      : begin_orthogonal(a, b, ld, how);
+}

@@ -1,0 +1,30 @@
+/* start.h - numbers that new factors begin with, of a whole matrix. */
+#pragma once
+
+#include "lora/adapter.h"
+#include "ops/pool.h"
+
+typedef struct sheaf__start {
+    const float *w; /* [out, in] of PiSSA and OLoRA */
+    int64_t out, in, rank;
+    float scale;
+    uint64_t seed, key; /* of random numbers */
+    sheaf__pool *pool;  /* its threads do not show in the result */
+} sheaf__start;
+
+/* sheaf__start_is_whole - are the factors made by sheaf__start_make(), not element by element? */
+static inline bool sheaf__start_is_whole(sheaf_lora_init init)
+{
+    return init >= SHEAF_LORA_ORTHOGONAL;
+}
+/* sheaf__start_is_held - does the start stay beside the factors, subtracted from them? Then rows
+ * [rank, 2 rank) of A and columns of B are the start and its negative, and are not trained. */
+static inline bool sheaf__start_is_held(sheaf_lora_init init)
+{
+    return init >= SHEAF_LORA_PISSA;
+}
+
+/* sheaf__start_make - A [rank, in] and B [out, rank], whose rows are `ld` apart. Errors:
+ * SHEAF_E_MEMORY. */
+sheaf_status *sheaf__start_make(float *a, float *b, int64_t ld, sheaf_lora_init init,
+                                const sheaf__start *how);

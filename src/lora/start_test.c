@@ -1,0 +1,128 @@
+/* start_test.c - factors that begin as a part of W, or orthogonal. */
+#include "tests/check.h"
+
+#include "base/random.h"
+#include "lora/start.h"
+
+enum { MOST = 70 };
+
+/* Rank 0: of full rank; -1: of one value alone. */
+static const struct {
+    int64_t out, in, rank, of_rank;
+} shapes[] = {
+    { 9, 6, 4, 0 },   { 6, 9, 4, 0 },  { 1, 5, 1, 0 },   { 70, 64, 3, 0 },
+    { 64, 70, 8, 0 }, { 12, 7, 5, 2 }, { 20, 31, 4, 3 }, { 13, 13, 4, -1 },
+};
+
+static float w[MOST * MOST], a[MOST * MOST], b[MOST * MOST], rest[MOST * MOST];
+
+static void make_weight(int64_t out, int64_t in, int64_t of_rank)
+{
+    for (int64_t o = 0; o < out; o++)
+        for (int64_t k = 0; k < in; k++) {
+            float x = of_rank < 0 && o == k ? 0.5f : 0;
+            for (int64_t r = 0; r < of_rank; r++)
+                x += sheaf__random_normal(1, (uint64_t)r, (uint64_t)o) *
+                     sheaf__random_normal(2, (uint64_t)r, (uint64_t)k);
+            w[o * in + k] = of_rank == 0 ? sheaf__random_normal(3, 0, (uint64_t)(o * in + k)) : x;
+        }
+}
+
+/* sum over i < n of x[i * dx] * y[i * dy] */
+static double dot(const float *x, int64_t dx, const float *y, int64_t dy, int64_t n)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++)
+        sum += (double)x[i * dx] * y[i * dy];
+    return sum;
+}
+
+/* The largest value of `rest`, by power iteration. */
+static double largest(int64_t out, int64_t in)
+{
+    float x[MOST], y[MOST];
+    double length = 0;
+    for (int64_t k = 0; k < in; k++)
+        x[k] = sheaf__random_normal(4, 0, (uint64_t)k);
+    for (int step = 0; step < 400; step++) {
+        for (int64_t o = 0; o < out; o++)
+            y[o] = (float)dot(rest + o * in, 1, x, 1, in);
+        for (int64_t k = 0; k < in; k++)
+            x[k] = (float)dot(rest + k, in, y, 1, out);
+        length = sqrt(dot(x, 1, x, 1, in));
+        for (int64_t k = 0; k < in && length > 0; k++)
+            x[k] = (float)(x[k] / length);
+    }
+    return sqrt(length);
+}
+
+static void begin(sheaf_lora_init init, size_t i, int threads)
+{
+    const int64_t out = shapes[i].out, in = shapes[i].in, rank = shapes[i].rank;
+    sheaf__pool *pool;
+    CHECK_OK(sheaf__pool_new(&pool, threads));
+    make_weight(out, in, shapes[i].of_rank);
+    CHECK_OK(
+        sheaf__start_make(a, b, rank, init, &(sheaf__start){ w, out, in, rank, 2, 5, 6, pool }));
+    sheaf__pool_free(pool);
+    for (int64_t o = 0; o < out; o++)
+        for (int64_t k = 0; k < in; k++)
+            rest[o * in + k] = (float)(w[o * in + k] - 2 * dot(b + o * rank, 1, a + k, in, rank));
+}
+
+/* Rows of A and columns of B are orthogonal, and their products stand for the largest values: what
+ * is left of W has none that is larger than the least of them. */
+TEST(test_pissa__takes_the_largest_values)
+{
+    for (size_t i = 0; i < ARRAY_LEN(shapes); i++) {
+        const int64_t out = shapes[i].out, in = shapes[i].in, rank = shapes[i].rank;
+        float again[2][MOST * MOST];
+        begin(SHEAF_LORA_PISSA, i, 3);
+        memcpy(again[0], a, sizeof a);
+        memcpy(again[1], b, sizeof b);
+        begin(SHEAF_LORA_PISSA, i, 1);
+        CHECK_BYTES("A of other threads", again[0], a, (size_t)(rank * in) * sizeof *a);
+        CHECK_BYTES("B of other threads", again[1], b, (size_t)(out * rank) * sizeof *b);
+        double least = 1e30;
+        for (int64_t r = 0; r < rank; r++) {
+            const double value = 2 * dot(a + r * in, 1, a + r * in, 1, in);
+            CHECK_NEAR("lengths", value, 2 * dot(b + r, rank, b + r, rank, out), 1e-5);
+            for (int64_t q = 0; q < r; q++) {
+                CHECK_NEAR("rows of A", dot(a + r * in, 1, a + q * in, 1, in), 0, 1e-5);
+                CHECK_NEAR("columns of B", dot(b + r, rank, b + q, rank, out), 0, 1e-5);
+            }
+            least = value < least ? value : least;
+        }
+        if (largest(out, in) > least + 1e-5)
+            fail_msg("%zu: %g is left, more than %g", i, largest(out, in), least);
+    }
+}
+
+/* A = R: what is left of the first columns of W is nothing; and B is orthonormal. */
+TEST(test_olora__takes_the_first_columns)
+{
+    for (size_t i = 0; i < ARRAY_LEN(shapes); i++) {
+        const int64_t out = shapes[i].out, in = shapes[i].in, rank = shapes[i].rank;
+        begin(SHEAF_LORA_OLORA, i, 2);
+        for (int64_t r = 0; r < rank; r++) {
+            for (int64_t q = 0; q <= r; q++)
+                CHECK_NEAR("columns of B", dot(b + r, rank, b + q, rank, out), q == r, 1e-6);
+            for (int64_t o = 0; o < out; o++) /* its scale is 2, and PEFT does not divide by it */
+                CHECK_NEAR("left", rest[o * in + r], -w[o * in + r], 1e-5);
+        }
+    }
+}
+
+TEST(test_orthogonal__has_no_product)
+{
+    for (size_t i = 0; i < ARRAY_LEN(shapes); i++) {
+        const int64_t out = shapes[i].out, in = shapes[i].in, rank = shapes[i].rank;
+        if (rank % 2 != 0)
+            continue;
+        begin(SHEAF_LORA_ORTHOGONAL, i, 1);
+        for (int64_t o = 0; o < out; o++)
+            for (int64_t k = 0; k < in; k++)
+                CHECK_NEAR("B A", dot(b + o * rank, 1, a + k, in, rank), 0, 1e-7);
+        assert_true(dot(a, 1, a, 1, in) > 0 && dot(b, rank, b, rank, out) > 0);
+    }
+}

@@ -1,0 +1,203 @@
+/* start.c - new factors: of random numbers, or made of whole weights (lora/start.h), each by one
+ * rank. */
+#include <math.h>
+
+#include "base/base.h"
+#include "base/random.h"
+#include "catalog/boxes.h"
+#include "lora/start.h"
+#include "models/build.h"
+#include "ops/tensor/tensor.h"
+#include "tape/transfer.h"
+
+/* Numbers of a factor by their place in the whole: those of `all`; else random ones of a seed,
+ * normal of this deviation or, for 0, uniform within `bound`. */
+typedef struct numbers {
+    const float *all;
+    uint64_t seed, key;
+    float deviation, bound;
+} numbers;
+
+static float number(const numbers *of, uint64_t at)
+{
+    if (of->all != NULL)
+        return of->all[at];
+    if (of->deviation > 0)
+        return of->deviation * sheaf__random_normal(of->seed, of->key, at);
+    return (2 * sheaf__unit_float(sheaf__random_tensor_u32(of->seed, of->key, at)) - 1) * of->bound;
+}
+
+/* The slices of a factor that are here. */
+static sheaf_status *fill(sheaf__device *device, const sheaf__trained *t, const numbers *of)
+{
+    sheaf_status *st = NULL;
+    for (int s = t->first; s < t->first + t->count; s++) {
+        const size_t bytes = (size_t)t->numel[s] * sizeof(float);
+        float *x = NULL;
+        TRY(st, sheaf__borrow(&x, device, t->master[s], bytes, false));
+        for (int part = 0; part < sheaf__trained_parts(t) && x != NULL; part++) {
+            sheaf_range rows, cols;
+            float *to = x + sheaf__trained_at(t, part, s);
+            sheaf__trained_box(t, part, s, &rows, &cols);
+            for (int64_t r = rows.begin; r < rows.end; r++)
+                for (int64_t c = cols.begin; c < cols.end; c++)
+                    *to++ = number(of, (uint64_t)(r * t->shape[1] + c));
+        }
+        TRY(st, sheaf__return(x, device, t->master[s], bytes, true));
+    }
+    return st;
+}
+
+/* ---- element by element ---- */
+
+static sheaf_status *fresh_factor(const sheaf__model *m, const sheaf__trained *t, float deviation)
+{
+    return fill(m->context->device, t,
+                &(numbers){ .seed = m->options.seed,
+                            .key = sheaf__name_key(t->name),
+                            .deviation = deviation,
+                            /* kaiming_uniform(a = sqrt 5) */
+                            .bound = (float)(1.0 / sqrt((double)t->shape[1])) });
+}
+
+static sheaf_status *zero_factor(const sheaf__model *m, const sheaf__trained *t)
+{
+    for (int s = t->first; s < t->first + t->count; s++)
+        sheaf__op_zero(m->context->device, t->master[s], t->numel[s], SHEAF_F32);
+    return NULL;
+}
+
+/* Of a table A is zero, and B as torch.nn.init.normal_() makes it; else B is zero, mostly. */
+sheaf_status *sheaf__fresh_factors(const sheaf__model *m, const sheaf_lora_module *module,
+                                   const sheaf__factors *f)
+{
+    const sheaf_lora_init init = m->options.lora->options.init;
+    const float deviation = init == SHEAF_LORA_GAUSSIAN ? 1 / (float)module->rank : 0;
+    if (sheaf__start_is_whole(init))
+        return NULL;
+    if (module->base->role == SHEAF_EMBED)
+        return sheaf__first_of(zero_factor(m, f->a), fresh_factor(m, f->b, 1));
+    return sheaf__first_of(fresh_factor(m, f->a, deviation), init == SHEAF_LORA_RANDOM
+                                                                 ? fresh_factor(m, f->b, 0)
+                                                                 : zero_factor(m, f->b));
+}
+
+/* ---- of whole weights ---- */
+
+/* Rows [row0, row0 + rows) of the base's weight, in float32. */
+static sheaf_status *read_weight(float *to, const sheaf__model *m, sheaf_source *base,
+                                 const char *name, int64_t row0, int64_t rows, int64_t cols)
+{
+    const sheaf__kernels *kernels = m->context->device->kernels;
+    const sheaf_source_entry *e = base->find(base, name);
+    if (e == NULL)
+        return sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "tensor '%s'", name),
+                              "a tensor of this name in the files");
+    const size_t bytes = sheaf_dtype_bytes(e->dtype);
+    char *stored = malloc((size_t)cols * bytes);
+    sheaf_status *st = stored == NULL ? sheaf__no_memory(name) : NULL;
+    for (int64_t r = 0; r < rows && st == NULL; r++) {
+        st = base->read(base, name, row0 + r, 1, 0, cols, stored);
+        if (st == NULL)
+            kernels->convert(to + r * cols, SHEAF_F32, stored, e->dtype, cols);
+    }
+    free(stored);
+    if (st == NULL && !sheaf__is_finite_as(kernels, to, SHEAF_F32, rows * cols, SHEAF_F32))
+        st = sheaf_found(
+            sheaf_expected(sheaf_fail(SHEAF_E_NUMBER, "tensor '%s'", name), "finite numbers"),
+            "NaN or infinity");
+    return st;
+}
+
+/* The share of `rows` rows of the weight from row0 on, part `part` of a module: of A [shape] and
+ * B. */
+static sheaf_status *make_part(float *a, float *b, const sheaf__model *m, sheaf_source *base,
+                               const sheaf_lora_module *module, int part, int64_t row0,
+                               int64_t rows)
+{
+    const sheaf_lora_init init = m->options.lora->options.init;
+    const bool held = sheaf__start_is_held(init);
+    const int64_t in = module->a_shape[1], all = module->b_shape[1], rank = held ? all / 2 : all;
+    float *w = held ? malloc((size_t)(rows * in) * sizeof *w) : NULL;
+    sheaf_status *st = held && w == NULL ? sheaf__no_memory(module->base->name)
+                       : held ? read_weight(w, m, base, module->base->name, row0, rows, in)
+                              : NULL;
+    a += part * all * in;
+    b += row0 * all;
+    TRY(st,
+        sheaf__start_make(a, b, all, init,
+                          &(sheaf__start){ .w = w,
+                                           .out = rows,
+                                           .in = in,
+                                           .rank = rank,
+                                           .scale = module->scale,
+                                           .seed = m->options.seed,
+                                           .key = sheaf__name_key(module->a_name) + (uint64_t)part,
+                                           .pool = m->context->device->pool }));
+    free(w);
+    for (int64_t i = 0; i < rank * in && held && st == NULL; i++)
+        a[rank * in + i] = a[i];
+    for (int64_t o = 0; o < rows && held && st == NULL; o++)
+        for (int64_t k = 0; k < rank; k++)
+            b[o * all + rank + k] = -b[o * all + k];
+    return st;
+}
+
+/* All of a module: A, behind it B. */
+static sheaf_status *make_module(float *a, const sheaf__model *m, sheaf_source *base,
+                                 const sheaf_lora_module *module)
+{
+    const sheaf_cut *cut = &module->base->cut;
+    const bool apart = module->parts > 1 && !module->dense;
+    float *b = a + sheaf__elements(2, module->a_shape);
+    sheaf_status *st = NULL;
+    for (int64_t p = 0, row = 0, rows; p < (apart ? module->parts : 1) && st == NULL;
+         p++, row += rows) {
+        rows = apart ? cut->part[p].units * cut->part[p].rows_per_unit : module->b_shape[0];
+        st = make_part(a, b, m, base, module, (int)p, row, rows);
+    }
+    return st;
+}
+
+/* Each rank makes the factors of one module, and all have those of as many then. */
+static sheaf_status *make_some(sheaf__model *m, sheaf_source *base, int first)
+{
+    const sheaf__context *c = m->context;
+    const sheaf_lora *lora = m->options.lora;
+    sheaf_status *st = NULL;
+    float *made = NULL;
+    for (int turn = 0; turn <= c->ranks; turn++) { /* its own, then all of them in order */
+        const int rank = turn == 0 ? c->rank : turn - 1, i = first + rank;
+        if (i >= lora->nmodules)
+            continue;
+        const sheaf_lora_module *module = &lora->module[i];
+        const int64_t of_a = sheaf__elements(2, module->a_shape);
+        const size_t n = (size_t)(of_a + sheaf__elements(2, module->b_shape));
+        float *all = turn > 0 && rank == c->rank ? made : malloc(n * sizeof *all);
+        if (all == NULL)
+            st = sheaf__first_of(st, sheaf__no_memory(module->base->name));
+        if (turn == 0) {
+            made = all;
+            TRY(st, make_module(made, m, base, module));
+            continue;
+        }
+        if (c->comm != NULL)
+            TRY(st, sheaf_comm_broadcast(c->comm, all, n * sizeof *all, rank));
+        TRY(st, fill(c->device, m->lora[i].a, &(numbers){ .all = all }));
+        TRY(st, fill(c->device, m->lora[i].b, &(numbers){ .all = all + of_a }));
+        if (rank != c->rank)
+            free(all);
+    }
+    free(made);
+    return st;
+}
+
+sheaf_status *sheaf__model_start(sheaf__model *m, sheaf_source *base, sheaf_status *st)
+{
+    const sheaf_lora *lora = m->options.lora;
+    if (lora == NULL || !m->options.train_lora || !sheaf__start_is_whole(lora->options.init))
+        return st;
+    for (int i = 0; i < lora->nmodules && st == NULL; i += m->context->ranks)
+        st = make_some(m, base, i);
+    return m->context->comm != NULL ? sheaf_comm_agree(m->context->comm, st) : st;
+}
