@@ -6,16 +6,13 @@
 #include "base/base.h"
 
 sheaf_status *sheaf__pairs_open(sheaf__pairs *out, sheaf__model *model, const sheaf_data *data,
-                                const sheaf__runner_options *options,
+                                const sheaf__runner_options *options, int64_t mixed,
                                 const sheaf__objective *objective)
 {
     sheaf__runner_options look = *options;
     look.backward = options->kept == SHEAF__KEPT_PAIRS && objective->pairs &&
                     !objective->weighting && model->context->away == NULL &&
                     model->context->activations == NULL;
-    const int64_t mixed = !objective->mismatched ? 0
-                          : data == NULL         ? 2 * look.seq
-                                                 : sheaf_data_mixed_most(data);
     look.seq = look.seq > mixed ? look.seq : mixed;
     const size_t positions = (size_t)(look.rows * look.seq);
     *out = (sheaf__pairs){ .objective = objective, .n = options->rows, .both = look.backward };

@@ -55,10 +55,10 @@ typedef struct sheaf__pairs {
     double pair_weight, token_weight; /* of the step: 1 / its pairs, nll / its chosen tokens */
 } sheaf__pairs;
 
-/* sheaf__pairs_open - `out` must not move. options: those of the training runner. Release also
- * after a failure. */
+/* sheaf__pairs_open - `out` must not move. options: those of the training runner; mixed: as
+ * sheaf__step_options has it. Release also after a failure. */
 sheaf_status *sheaf__pairs_open(sheaf__pairs *out, sheaf__model *model, const sheaf_data *data,
-                                const sheaf__runner_options *options,
+                                const sheaf__runner_options *options, int64_t mixed,
                                 const sheaf__objective *objective);
 void sheaf__pairs_release(sheaf__pairs *pairs);
 /* sheaf__pairs_look - the forward passes before the first training pass: what runner->each and

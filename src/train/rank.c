@@ -101,9 +101,9 @@ sheaf_status *sheaf__rank_open(sheaf__rank *out, const sheaf__grid *grid, int ra
     out->offloads = offloads != 0;
     const bool given = o->offload_dir != NULL && o->offload_dir[0] != '\0';
     const int64_t judged = job->eval.data == NULL ? 0 : sheaf__subset_longest(&job->eval);
-    const int64_t mixed = job->objective.mismatched && job->train.data != NULL
-                              ? sheaf_data_mixed_most(job->train.data)
-                              : 0,
+    const int64_t mixed = !job->objective.mismatched ? 0
+                          : job->train.data == NULL  ? 2 * job->seq
+                                                     : sheaf_data_mixed_most(job->train.data),
                   longest = job->seq > mixed ? job->seq : mixed;
     const sheaf__model_options model = { .lora = job->lora,
                                          .train_lora = true,
@@ -130,6 +130,7 @@ sheaf_status *sheaf__rank_open(sheaf__rank *out, const sheaf__grid *grid, int ra
     }
     const sheaf__step_options step = { .run = o,
                                        .seq = job->seq,
+                                       .mixed = mixed,
                                        .each = job->each,
                                        .accumulators = sheaf__accumulators_of(o),
                                        .scaler = o->dtype == SHEAF_F16 ? &out->scaler : NULL,

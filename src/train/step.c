@@ -24,13 +24,14 @@ struct sheaf__stepper {
     sheaf__mirror sample, position;
     sheaf__mirror half; /* [rows * seq]; of noise */
     sheaf__noise_in noise;
-    /* The current rows, and their numbers among all samples: two micro-batches of each group, of
-     * pairs both sides. */
+    /* Rows and their numbers among all samples: two micro-batches of each group, of pairs both
+     * sides. */
     int64_t *rows, *samples;
-    int64_t *both[2]; /* of pairs: the rows of each side */
-    bool follows;     /* a plan: the rows of the data, as a real run takes them */
-    /* Of the micro-batch that runs: its number, its step, and where its sums go. */
-    int64_t micro, done;
+    int64_t *side[2];   /* the rows of the micro-batch that runs, by side, */
+    const int64_t *row; /* and those that run */
+    bool follows;       /* a plan: the rows of the data, as a real run takes them */
+    /* Of the micro-batch that runs: its number, and where its sums go. */
+    int64_t micro;
     sheaf__pair_sums *sums;
 };
 
@@ -44,8 +45,8 @@ static sheaf_status *take_rows(sheaf__stepper *s)
     if (s->rows == NULL)
         return sheaf__no_memory("rows of a step");
     s->samples = s->rows + rows;
-    s->both[0] = s->samples + rows;
-    s->both[1] = s->both[0] + s->run->micro_batch;
+    s->row = s->side[0] = s->samples + rows;
+    s->side[1] = s->side[0] + s->run->micro_batch;
     return NULL;
 }
 
@@ -102,7 +103,8 @@ sheaf_status *sheaf__stepper_new(sheaf__stepper **out, sheaf__model *model,
                                         .noise = s->run->neftune_alpha > 0 ? &s->noise : NULL };
     sheaf_status *st = sheaf__runner_open(&s->runner, model, subset->data, &how);
     if (st == NULL && s->prefers)
-        st = sheaf__pairs_open(&s->pairs, model, subset->data, &how, options->objective);
+        st = sheaf__pairs_open(&s->pairs, model, subset->data, &how, options->mixed,
+                               options->objective);
     if (st == NULL && options->objective->grouped)
         st = sheaf__batch_open(&s->batch, model, options->objective, s->run->accumulate,
                                s->run->micro_batch,
@@ -226,15 +228,15 @@ static bool knows_rows(const sheaf__stepper *s)
 
 /* The rows of a micro-batch, and what dropout and noise ask of their tokens. A plan that does not
  * follow the data knows only how many there are. */
-static sheaf_status *choose_rows(sheaf__stepper *s, int64_t done, int64_t micro, int side)
+static sheaf_status *choose_rows(sheaf__stepper *s, int side)
 {
     const bool known = knows_rows(s);
-    const int64_t n = known ? rows_of(s, done, micro, side, s->rows, s->samples)
-                            : s->run->micro_batch,
-                  seq = sheaf__runner_holds(&s->runner, known ? s->rows : NULL).seq;
+    s->row = s->side[side];
+    const int64_t n = s->run->micro_batch,
+                  seq = sheaf__runner_holds(&s->runner, known ? s->row : NULL).seq;
     const bool named = s->sample.host != NULL;
     for (int64_t r = 0; r < n && named && known; r++)
-        name_positions(s, r * seq, seq, s->rows[r], s->samples[r]);
+        name_positions(s, r * seq, seq, s->row[r], s->samples[r]);
     const size_t all = named ? (size_t)(n * seq) : 0;
     sheaf__device *device = s->context->device;
     sheaf_status *st = sheaf__mirror_upload(&s->sample, device, all * 8);
@@ -305,24 +307,24 @@ static sheaf_status *weigh_first(void *self)
     const double rows = (double)o->micro_batch * (double)o->accumulate;
     if (!s->options.objective->grouped)
         sheaf__pairs_take(s->sums, &s->pairs, 0, &s->runner.batch,
-                          knows_rows(s) ? s->both[0] : NULL);
+                          knows_rows(s) ? s->side[0] : NULL);
     if (!knows_rows(s))
         return NULL;
     if (s->options.objective->grouped)
         sheaf__batch_weigh(s->sums, &s->batch, &s->pairs, s->micro, seq,
                            s->pairs.pair_weight * rows);
     else
-        sheaf__pairs_weigh(s->sums, &s->pairs, s->both[0]);
+        sheaf__pairs_weigh(s->sums, &s->pairs, s->side[0]);
     return NULL;
 }
 
-static sheaf_status *run_side(sheaf__stepper *s, int64_t done, int64_t micro, int side)
+static sheaf_status *run_side(sheaf__stepper *s, int side)
 {
-    sheaf_status *st = choose_rows(s, done, micro, side);
+    sheaf_status *st = choose_rows(s, side);
     s->runner.head.weight = s->pairs.weight[side]; /* NULL: one for all rows */
     s->runner.head.weigh = s->prefers && side == 0 ? weigh_first : NULL;
     s->runner.batch.prompts_too = side == 0 && s->options.objective->prompts;
-    return TRY(st, sheaf__runner_run(&s->runner, knows_rows(s) ? s->rows : NULL));
+    return TRY(st, sheaf__runner_run(&s->runner, knows_rows(s) ? s->row : NULL));
 }
 
 /* Where both sides of pairs are kept: once the losses of the other are known, the first runs. */
@@ -332,26 +334,25 @@ static sheaf_status *weigh_both(void *self)
     if (s->runner.watch != NULL && s->runner.watch->op != NULL)
         return NULL;
     sheaf__pairs_take(s->sums, &s->pairs, 1, &s->pairs.look.batch,
-                      knows_rows(s) ? s->both[1] : NULL);
-    return run_side(s, s->done, s->micro, 0);
+                      knows_rows(s) ? s->side[1] : NULL);
+    return run_side(s, 0);
 }
 
 static sheaf_status *run_micro(sheaf__pair_sums *out, sheaf__stepper *s, int64_t done,
                                int64_t micro)
 {
-    const int64_t *const both[2] = { s->both[0], s->both[1] };
+    const int64_t *const both[2] = { s->side[0], s->side[1] };
     const sheaf__nonfinite *bad = s->runner.watch;
     sheaf_status *st = NULL;
     s->sums = out;
-    s->done = done;
     s->micro = micro;
-    for (int side = 0; side < s->sides && s->prefers && knows_rows(s); side++)
-        rows_of(s, done, micro, side, s->both[side], s->samples);
+    for (int side = 0; side < s->sides && knows_rows(s); side++)
+        rows_of(s, done, micro, side, s->side[side], s->samples);
     if (s->prefers && !s->options.objective->grouped)
         st = sheaf__pairs_look(out, &s->pairs, knows_rows(s) ? both : NULL, s->samples[0]);
     for (int side = 0; side < s->sides && !s->pairs.both && (bad == NULL || bad->op == NULL);
          side++)
-        TRY(st, run_side(s, done, micro, side));
+        TRY(st, run_side(s, side));
     if (!s->prefers)
         *out = (sheaf__pair_sums){ .loss = s->runner.head.loss_sum };
     return st;
@@ -423,7 +424,7 @@ static sheaf_status *not_finite(sheaf__stepper *s, int64_t done, int64_t micro, 
     if (bad.op != NULL) {
         sheaf__text_add(&text, " in micro-batch %" PRId64 " of %" PRId64 " (", micro + 1,
                         s->run->accumulate);
-        sheaf__bad_rows(&text, s->rows, s->run->micro_batch);
+        sheaf__bad_rows(&text, s->row, s->run->micro_batch);
         sheaf__text_add(&text, " of the data, counted from 0)");
     } else if (gradient != NULL) {
         sheaf__text_add(&text, ": the gradient of '%s'; all that it is made of is finite",

@@ -13,7 +13,8 @@
 /* Pointers are borrowed. */
 typedef struct sheaf__step_options {
     const sheaf_train_options *run;
-    int64_t seq;                    /* most positions of a row */
+    int64_t seq;                    /* most positions of a row, */
+    int64_t mixed;                  /* and of one with another's answer; 0: there are none */
     const sheaf_batch_images *each; /* as in sheaf__runner_options */
     int accumulators;               /* G of docs/contract.md, section 1.6; groups divide it */
     sheaf__scaler *scaler;          /* NULL: losses are not scaled */
