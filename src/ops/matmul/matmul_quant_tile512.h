@@ -22,6 +22,9 @@ static inline __attribute__((always_inline)) void
 unit_of_codes(vec g[ROWS][MOST_VECTORS], const char *a, const uint32_t *words, int64_t cols,
               const numbers *n, const int first, const int count, const int rows)
 {
+    enum { AHEAD = 2048, LINE = 64 };
+    UNROLL for (int i = 0; i < OF_PANEL * LANES * 4; i += LINE)
+        __builtin_prefetch((const char *)words + AHEAD + i, 0, 3);
     __m512i code[2][2];
     UNROLL for (int i = 0; i < 2; i++) UNROLL for (int v = 0; v < 2; v++) code[i][v] =
         _mm512_loadu_si512((const char *)(words + v * LANES) + i);
