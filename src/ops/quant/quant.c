@@ -7,8 +7,9 @@
 
 const char *sheaf__codes_name(sheaf__codes codes)
 {
-    static const char *const names[SHEAF__CODES] = { "NF4", "FP4",   "INT4",  "INT8",
-                                                     "FP8", "MXFP4", "4 bits" };
+#define KIND(id, name, ...) name,
+    static const char *const names[SHEAF__CODES] = { SHEAF__KINDS_OF_CODES(KIND) };
+#undef KIND
     return names[codes];
 }
 

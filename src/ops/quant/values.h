@@ -9,32 +9,6 @@
 #include "ops/math/round.h"
 #include "ops/quant/quant.h"
 
-/* The numbers of codes of 4 bits, as bits, in the order of sheaf__codes. FP4's are 0, 1/192, 2/3,
- * 1, 1/3, 1/2, 1/6, 1/4 and the same negated, but for the zero, which has no sign; INT4's -8 to 7;
- * E2M1's 0, 1/2, 1, 3/2, 2, 3, 4, 6 and the same negated; UINT4's 0 to 15. */
-SHEAF__SHARED_FN const uint32_t *sheaf__code_numbers(sheaf__codes codes)
-{
-    static const uint32_t bits[SHEAF__CODES][16] = {
-        { 0xbf800000, 0xbf3239b1, 0xbf066b30, 0xbeca32a0, 0xbe91a24d, 0xbe3d353f, 0xbdba7871, 0,
-          0x3da2faff, 0x3e24cae3, 0x3e7c04dd, 0x3ead033a, 0x3ee1a4b8, 0x3f1007ab, 0x3f3913b3,
-          0x3f800000 },
-        { 0, 0x3baaaaab, 0x3f2aaaab, 0x3f800000, 0x3eaaaaab, 0x3f000000, 0x3e2aaaab, 0x3e800000, 0,
-          0xbbaaaaab, 0xbf2aaaab, 0xbf800000, 0xbeaaaaab, 0xbf000000, 0xbe2aaaab, 0xbe800000 },
-        { 0xc1000000, 0xc0e00000, 0xc0c00000, 0xc0a00000, 0xc0800000, 0xc0400000, 0xc0000000,
-          0xbf800000, 0, 0x3f800000, 0x40000000, 0x40400000, 0x40800000, 0x40a00000, 0x40c00000,
-          0x40e00000 },
-        { 0 }, /* 8 bits */
-        { 0 },
-        { 0, 0x3f000000, 0x3f800000, 0x3fc00000, 0x40000000, 0x40400000, 0x40800000, 0x40c00000,
-          0x80000000, 0xbf000000, 0xbf800000, 0xbfc00000, 0xc0000000, 0xc0400000, 0xc0800000,
-          0xc0c00000 },
-        { 0, 0x3f800000, 0x40000000, 0x40400000, 0x40800000, 0x40a00000, 0x40c00000, 0x40e00000,
-          0x41000000, 0x41100000, 0x41200000, 0x41300000, 0x41400000, 0x41500000, 0x41600000,
-          0x41700000 },
-    };
-    return bits[codes];
-}
-
 /* Sign, 4 bits of exponent (bias 7), 3 of significand; no infinity, and one NaN of each sign. */
 SHEAF__SHARED_FN float sheaf__f8_value(uint32_t code)
 {
