@@ -10,11 +10,8 @@ enum { MOST_GROUP = 1 << 24 };
 
 const char *sheaf__quantizer_name(sheaf__quantizer by)
 {
-    static const char *const names[] = {
-        NULL,  "bitsandbytes",       "GPTQ", "GPTQ", "AWQ", "compressed-tensors",
-        "FP8", "compressed-tensors", NULL,
-    };
-    return names[by];
+    static const char *const names[] = { NULL, "bitsandbytes", "GPTQ", "GPTQ", "AWQ", "FP8", NULL };
+    return by > SHEAF__OTHER_QUANTIZER ? "compressed-tensors" : names[by];
 }
 
 const json_t *sheaf__quantization_of(const json_t *config, const char **part)
@@ -252,20 +249,16 @@ static void read_fp8(sheaf__quantization *q, sheaf_json_reader *r)
         refuse(r, "activation_scheme", "dynamic");
 }
 
-/* The packings of compressed-tensors: a row for each `format`. */
 typedef struct compressed {
-    const char *format, *type, *strategies;
-    int64_t group; /* 0: any */
     sheaf__quantizer by;
+    const char *format, *type, *strategies;
+    int64_t group;
     const char *expected;
 } compressed;
 
-static const compressed compressed_formats[] = {
-    { "pack-quantized", "int", "group channel", 0, SHEAF__COMPRESSED_TENSORS_4,
-      "weights of 4 bits, type int, strategy group or channel" },
-    { "mxfp4-pack-quantized", "float", "group", 32, SHEAF__MXFP4,
-      "weights of 4 bits, type float, groups of 32" },
-};
+#define FORMAT(id, ...) { SHEAF__##id, __VA_ARGS__ },
+static const compressed compressed_formats[] = { SHEAF__COMPRESSED(FORMAT) };
+#undef FORMAT
 
 /* The weights of one group of config_groups. */
 static void read_scheme(sheaf__quantization *q, sheaf_json_reader *r, const compressed *as,
@@ -297,7 +290,9 @@ static void read_compressed(sheaf__quantization *q, sheaf_json_reader *r)
         if (is_one_of(r, "format", compressed_formats[i].format)) /* the first where it is absent */
             as = &compressed_formats[i];
     if (as == NULL || !json_is_object(groups) || json_object_size(groups) == 0) {
-        refuse(r, "format", "pack-quantized or mxfp4-pack-quantized");
+#define FORMAT(id, format, ...) " or " format
+        refuse(r, "format", &SHEAF__COMPRESSED(FORMAT)[sizeof " or " - 1]);
+#undef FORMAT
         return;
     }
     q->by = as->by;

@@ -4,16 +4,27 @@
 #include "base/json.h"
 #include "sheaf/dtype.h"
 
+/* The packings of compressed-tensors, a row for each `format`: types and strategies of its weights,
+ * the size of groups (0: any), and how a refusal says so. */
+/* clang-format off */
+#define SHEAF__COMPRESSED(FORMAT)                                                                  \
+    FORMAT(COMPRESSED_TENSORS_4, "pack-quantized", "int", "group channel", 0,                      \
+           "weights of 4 bits, type int, strategy group or channel")                               \
+    FORMAT(MXFP4, "mxfp4-pack-quantized", "float", "group", 32,                                    \
+           "weights of 4 bits, type float, groups of 32")
+/* clang-format on */
+
 typedef enum sheaf__quantizer {
     SHEAF__NO_QUANTIZER,
     SHEAF__BITSANDBYTES, /* its tensors say how */
     SHEAF__GPTQ_4,
     SHEAF__GPTQ_8, /* symmetric */
     SHEAF__AWQ_4,
-    SHEAF__COMPRESSED_TENSORS_4,
     SHEAF__FP8_BLOCKS,
-    SHEAF__MXFP4,           /* compressed-tensors' */
     SHEAF__OTHER_QUANTIZER, /* not read */
+#define FORMAT(id, ...) SHEAF__##id,
+    SHEAF__COMPRESSED(FORMAT)
+#undef FORMAT
 } sheaf__quantizer;
 
 typedef struct sheaf__quantization {
@@ -35,7 +46,7 @@ static inline bool sheaf__is_gptq(sheaf__quantizer by)
     return by == SHEAF__GPTQ_4 || by == SHEAF__GPTQ_8;
 }
 
-/* sheaf__quantizer_name - "GPTQ"; NULL for the first and the last. Two can have one name. */
+/* sheaf__quantizer_name - "GPTQ"; NULL for none and for another. Two can have one name. */
 const char *sheaf__quantizer_name(sheaf__quantizer by);
 
 /* sheaf__quantization_read - the value of `quantization_config`. Errors: SHEAF_E_UNSUPPORTED with
