@@ -336,13 +336,6 @@ sheaf_status *sheaf__text_nothing_learned(const sheaf__text_record *r, bool only
     return sheaf__bad_field(name, "1: with `loss-on last` nothing else is learned", "0");
 }
 
-sheaf_status *sheaf__text_record_read(sheaf__text_record *out, const char *json, size_t size,
-                                      const sheaf__fields *fields)
-{
-    *out = (sheaf__text_record){ 0 };
-    return sheaf__text_record_parse(out, json, size, fields);
-}
-
 sheaf_status *sheaf__text_record_prompt(sheaf__text_record *out, json_t *json,
                                         sheaf__picture_parts pictures)
 {
