@@ -49,10 +49,12 @@ void sheaf_comm_move_by(sheaf_comm *comm, const sheaf__mover *mover, void *self)
  *   roots  this rank's subtree roots, in the order of sheaf_tree_own(); dense
  *          [rows, cols]; their content is destroyed; out may be roots[0]. NULL is
  *          fine for a rank without roots.
+ *   first  [ranks + 1] whose rows they are: rank r gets rows [first[r], first[r + 1]), the rest of
+ *          its out is undefined; NULL: all get all
  * Each rank sums a share of the elements along the tree, then all gather. Denormals
  * count as zero. If no slice is present, out becomes +0. */
 sheaf_status *sheaf_comm_sum(sheaf_comm *comm, const sheaf_tree *tree, float *out,
-                             float *const *roots, int64_t rows, int64_t cols,
+                             float *const *roots, int64_t rows, int64_t cols, const int64_t *first,
                              const sheaf_comm_adder *adder);
 /* sheaf_comm_max - element-wise maximum over ranks, in place. NaN on any rank gives
  * 0x7fc00000, zeros of either sign and denormals give +0, also with one rank: the

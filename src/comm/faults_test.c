@@ -35,7 +35,7 @@ static sheaf_status *one_call(sheaf_comm *comm, int which)
     }
     switch (which % CALLS) {
     case 0:
-        return sheaf_comm_sum(comm, &tree, x, roots, 1, 64,
+        return sheaf_comm_sum(comm, &tree, x, roots, 1, 64, NULL,
                               &(sheaf_comm_adder){ .add = plain_add });
     case 1: return sheaf_comm_barrier(comm);
     case 2: return sheaf_comm_max(comm, x, 64);
@@ -198,8 +198,8 @@ static sheaf_status *variant_body(void *context, sheaf_comm *comm)
     sheaf_status *st = NULL;
     switch (o->variant) {
     case 0: st = sheaf_comm_max(comm, x, me ? 63 : 64); break;
-    case 1: st = sheaf_comm_sum(comm, &tree, x, roots, me ? 8 : 4, me ? 4 : 8, &adder); break;
-    case 2: st = sheaf_comm_sum(comm, &tree, x, roots, 4, 8, &adder); break;
+    case 1: st = sheaf_comm_sum(comm, &tree, x, roots, me ? 8 : 4, me ? 4 : 8, NULL, &adder); break;
+    case 2: st = sheaf_comm_sum(comm, &tree, x, roots, 4, 8, NULL, &adder); break;
     case 3:
         owner[3] = me;
         st = sheaf_comm_select(comm, x, 16, 4, owner);
@@ -276,7 +276,8 @@ static sheaf_status *tree_body(void *context, sheaf_comm *comm)
     sheaf_tree tree;
     float x, *roots[1] = { &x };
     sheaf_tree_init(&tree, 8, 3, NULL);
-    return sheaf_comm_sum(comm, &tree, &x, roots, 1, 1, &(sheaf_comm_adder){ .add = plain_add });
+    return sheaf_comm_sum(comm, &tree, &x, roots, 1, 1, NULL,
+                          &(sheaf_comm_adder){ .add = plain_add });
 }
 
 static sheaf_status *root_body(void *context, sheaf_comm *comm)

@@ -6,7 +6,8 @@
  *                 they lie and writes the result into every rank's output;
  *   by messages   shares travel (all to all), are combined, and the results travel back
  *                 (all gather), a bounded segment at a time: its results with the operands of
- *                 the next one, as every exchange waits for the slowest rank. */
+ *                 the next one, as every exchange waits for the slowest rank.
+ * Where rows belong to ranks, each combines its own, and results stay where they are made. */
 #include <assert.h>
 
 #include "base/base.h"
@@ -99,22 +100,62 @@ static void combine_block(const combine *c, float *out, const float *const *oper
     }
 }
 
-/* Elements of rank r: as even as whole cache lines allow, possibly none. */
-static sheaf_range share_of(int64_t n, int ranks, int rank)
+/* How elements are divided over the ranks. */
+typedef struct division {
+    int64_t n;
+    int ranks;
+    const int64_t *first; /* [ranks + 1] the first row of each, of `cols` elements; NULL: evenly */
+    int64_t cols;
+} division;
+
+static int64_t least_of(int64_t a, int64_t b)
 {
-    const int64_t lines = (n + LINE - 1) / LINE;
-    const sheaf_range lines_of = { lines * rank / ranks, lines * (rank + 1) / ranks };
-    const int64_t begin = lines_of.begin * LINE, end = lines_of.end * LINE;
-    return (sheaf_range){ begin < n ? begin : n, end < n ? end : n };
+    return a < b ? a : b;
+}
+
+/* Elements of a rank: those of its rows, or as even as whole cache lines allow; possibly none. */
+static sheaf_range share_of(const division *d, int rank)
+{
+    if (d->first != NULL)
+        return (sheaf_range){ d->first[rank] * d->cols, d->first[rank + 1] * d->cols };
+    const int64_t lines = (d->n + LINE - 1) / LINE;
+    return (sheaf_range){ least_of(lines * rank / d->ranks * LINE, d->n),
+                          least_of(lines * (rank + 1) / d->ranks * LINE, d->n) };
+}
+
+/* Segments that a division travels in by messages: of at most SEGMENT elements of each share. */
+static int64_t segments_of(const division *d)
+{
+    int64_t most = (d->n + SEGMENT * d->ranks - 1) / (SEGMENT * d->ranks);
+    for (int r = 0; r < d->ranks && d->first != NULL; r++) {
+        const sheaf_range share = share_of(d, r);
+        const int64_t own = (share.end - share.begin + SEGMENT - 1) / SEGMENT;
+        most = r == 0 || own > most ? own : most;
+    }
+    return most;
+}
+
+/* A rank's elements of one of them. */
+static sheaf_range segment_of(const division *d, int64_t segment, int rank)
+{
+    if (d->first != NULL) {
+        const sheaf_range share = share_of(d, rank);
+        return (sheaf_range){ least_of(share.begin + segment * SEGMENT, share.end),
+                              least_of(share.begin + (segment + 1) * SEGMENT, share.end) };
+    }
+    const int64_t base = segment * SEGMENT * d->ranks;
+    const division part = { .n = least_of(d->n - base, SEGMENT * d->ranks), .ranks = d->ranks };
+    const sheaf_range share = share_of(&part, rank);
+    return (sheaf_range){ base + share.begin, base + share.end };
 }
 
 /* ---- in place ---- */
 
 typedef struct in_place {
     const combine *c;
-    int ranks, rank;
+    int outputs; /* that get the result: one's own, or those of all ranks */
     sheaf_range share;
-    float *out[SHEAF_MAX_SLICES]; /* of each rank */
+    float *out[SHEAF_MAX_SLICES]; /* one's own first */
     float *operand[SHEAF_MAX_SLICES];
 } in_place;
 
@@ -126,11 +167,11 @@ static void in_place_task(void *context, int64_t index, int worker)
     const float *operand[SHEAF_MAX_SLICES];
     for (int i = 0; i < job->c->operands; i++)
         operand[i] = job->operand[i] + begin;
-    float *mine = job->out[job->rank] + begin;
+    float *mine = job->out[0] + begin;
     combine_block(job->c, mine, operand, n);
     /* Others may have their output in an operand; all of this block are read by now. */
-    for (int r = 1; r < job->ranks; r++)
-        memcpy(job->out[(job->rank + r) % job->ranks] + begin, mine, (size_t)n * sizeof *mine);
+    for (int r = 1; r < job->outputs; r++)
+        memcpy(job->out[r] + begin, mine, (size_t)n * sizeof *mine);
 }
 
 static void run_here(int64_t tasks, void (*task)(void *context, int64_t index, int worker),
@@ -145,13 +186,10 @@ static void run_here(int64_t tasks, void (*task)(void *context, int64_t index, i
 /* Done on return. */
 static sheaf_status *combine_by(const sheaf_comm *comm, const in_place *job)
 {
-    float *out[SHEAF_MAX_SLICES];
-    for (int r = 0; r < job->ranks; r++)
-        out[r] = job->out[(job->rank + r) % job->ranks];
-    const sheaf__combining what = { .ranks = job->ranks,
+    const sheaf__combining what = { .ranks = job->outputs,
                                     .operands = job->c->operands,
                                     .steps = job->c->steps,
-                                    .out = out,
+                                    .out = job->out,
                                     .operand = (const float *const *)job->operand,
                                     .step = job->c->step,
                                     .begin = job->share.begin,
@@ -161,18 +199,17 @@ static sheaf_status *combine_by(const sheaf_comm *comm, const in_place *job)
 }
 
 /* Each rank has posted its output and its operands, in this order. */
-static sheaf_status *combine_in_place(sheaf_comm *comm, const combine *c, int64_t n,
+static sheaf_status *combine_in_place(sheaf_comm *comm, const combine *c, const division *d,
                                       const sheaf_comm_adder *how, sheaf__comm_op op)
 {
     const double began = sheaf__seconds();
     in_place job = { .c = c,
-                     .ranks = comm->ranks,
-                     .rank = comm->rank,
-                     .share = share_of(n, comm->ranks, comm->rank) };
+                     .outputs = d->first == NULL ? comm->ranks : 1,
+                     .share = share_of(d, comm->rank) };
     int next = 0;
     for (int r = 0; r < comm->ranks; r++) {
         const sheaf__move *posted = comm->transport->posted(comm, r);
-        job.out[r] = posted[0].bytes;
+        job.out[(r - comm->rank + comm->ranks) % comm->ranks] = posted[0].bytes;
         for (int i = 1; next < c->operands && c->owner[next] == r; i++)
             job.operand[next++] = posted[i].bytes;
     }
@@ -190,14 +227,10 @@ static sheaf_status *combine_in_place(sheaf_comm *comm, const combine *c, int64_
 
 /* ---- by messages ---- */
 
-/* One segment: elements [base, base + n), n at most SEGMENT for each rank; none where n is 0. */
-typedef struct segment {
-    int64_t base, n;
-} segment;
-
 typedef struct flow {
     sheaf_comm *comm;
     const combine *c;
+    const division *d;
     float *out, *const *own; /* this rank's output and operands */
     sheaf__move send[MAX_SENDS + 1], receive[2 * SHEAF_MAX_SLICES];
     int nsend, nreceive;
@@ -205,10 +238,10 @@ typedef struct flow {
 } flow;
 
 /* Each rank gets its share of all operands. */
-static void move_operands(flow *f, const segment *s)
+static void move_operands(flow *f, int64_t segment)
 {
     const int ranks = f->comm->ranks, rank = f->comm->rank;
-    const sheaf_range mine = share_of(s->n, ranks, rank);
+    const sheaf_range mine = segment_of(f->d, segment, rank);
     int nown = 0;
     for (int i = 0; i < f->c->operands; i++) {
         if (f->c->owner[i] != rank) {
@@ -219,10 +252,10 @@ static void move_operands(flow *f, const segment *s)
             f->operand[i] = place;
             continue;
         }
-        float *own = f->own[nown++] + s->base;
+        float *own = f->own[nown++];
         f->operand[i] = own + mine.begin;
         for (int r = 0; r < ranks; r++) {
-            const sheaf_range theirs = share_of(s->n, ranks, r);
+            const sheaf_range theirs = segment_of(f->d, segment, r);
             if (r == rank)
                 continue;
             assert(f->nsend < MAX_SENDS);
@@ -234,11 +267,11 @@ static void move_operands(flow *f, const segment *s)
 }
 
 /* And all get what each has combined. */
-static void move_results(flow *f, const segment *s)
+static void move_results(flow *f, int64_t segment)
 {
     for (int r = 0; r < f->comm->ranks; r++) {
-        const sheaf_range share = share_of(s->n, f->comm->ranks, r);
-        sheaf__move move = { r, f->out + s->base + share.begin,
+        const sheaf_range share = segment_of(f->d, segment, r);
+        sheaf__move move = { r, f->out + share.begin,
                              (size_t)(share.end - share.begin) * sizeof(float) };
         if (r != f->comm->rank) {
             f->receive[f->nreceive++] = move;
@@ -249,18 +282,24 @@ static void move_results(flow *f, const segment *s)
     }
 }
 
-static void combine_share(const flow *f, const segment *s)
+static void combine_share(const flow *f, int64_t segment)
 {
-    const sheaf_range mine = share_of(s->n, f->comm->ranks, f->comm->rank);
+    const sheaf_range mine = segment_of(f->d, segment, f->comm->rank);
     const unsigned mode = sheaf__compute_mode_enter();
     for (int64_t at = mine.begin; at < mine.end; at += BLOCK) {
         const float *operand[SHEAF_MAX_SLICES];
         for (int i = 0; i < f->c->operands; i++)
             operand[i] = f->operand[i] + (at - mine.begin);
-        combine_block(f->c, f->out + s->base + at, operand,
-                      mine.end - at < BLOCK ? mine.end - at : BLOCK);
+        combine_block(f->c, f->out + at, operand, mine.end - at < BLOCK ? mine.end - at : BLOCK);
     }
     sheaf__compute_mode_leave(mode);
+}
+
+/* At least one, in which all meet; results travel behind the last operands. */
+static int64_t exchanges_of(const division *d)
+{
+    const int64_t segments = segments_of(d);
+    return d->first == NULL || segments == 0 ? segments + 1 : segments;
 }
 
 static sheaf_status *reserve_staging(sheaf_comm *comm, int operands)
@@ -277,33 +316,26 @@ static sheaf_status *reserve_staging(sheaf_comm *comm, int operands)
     return NULL;
 }
 
-/* Results of a segment travel with the operands of the next one. */
-static sheaf_status *combine_by_messages(sheaf_comm *comm, const combine *c, float *out,
-                                         float *const *own, int64_t n, sheaf__heading *heading)
+/* Results of a segment travel with the operands of the next one, if they travel. */
+static sheaf_status *combine_by_messages(sheaf_comm *comm, const combine *c, const division *d,
+                                         float *out, float *const *own, sheaf__heading *heading)
 {
+    const int64_t segments = segments_of(d), exchanges = exchanges_of(d);
     sheaf_status *st = reserve_staging(comm, c->operands);
-    const int64_t most = SEGMENT * comm->ranks;
-    segment next = { 0, n < most ? n : most }, before = { 0, 0 };
-    bool first = true, last = false;
-    while (st == NULL && !last) {
-        flow f = { .comm = comm, .c = c, .out = out, .own = own };
-        last = !first && next.n == 0;
-        if (!last)
-            move_operands(&f, &next);
-        if (!first)
-            move_results(&f, &before);
-        st = first ? sheaf__comm_enter(comm, heading, f.send, f.nsend)
-                   : sheaf__comm_again(comm, heading, f.send, f.nsend);
+    for (int64_t i = 0; i < exchanges && st == NULL; i++) {
+        flow f = { .comm = comm, .c = c, .d = d, .out = out, .own = own };
+        if (i < segments)
+            move_operands(&f, i);
+        if (i > 0 && d->first == NULL)
+            move_results(&f, i - 1);
+        st = i == 0 ? sheaf__comm_enter(comm, heading, f.send, f.nsend)
+                    : sheaf__comm_again(comm, heading, f.send, f.nsend);
         TRY(st, sheaf__comm_collect(comm, heading->op, f.receive, f.nreceive));
-        if (st == NULL && !last) {
+        if (st == NULL && i < segments) {
             const double began = sheaf__seconds();
-            combine_share(&f, &next);
+            combine_share(&f, i);
             sheaf__comm_count(comm, heading->op)->summing += sheaf__seconds() - began;
         }
-        before = next;
-        next.base += next.n;
-        next.n = n - next.base < most ? n - next.base : most;
-        first = false;
     }
     return st;
 }
@@ -311,28 +343,32 @@ static sheaf_status *combine_by_messages(sheaf_comm *comm, const combine *c, flo
 /* ---- the calls ---- */
 
 /* Elements that a rank sums when they travel by messages, all segments together. */
-static int64_t summed_by(int64_t n, int ranks, int rank)
+static int64_t summed_by(const division *d, int rank)
 {
-    const int64_t most = SEGMENT * ranks;
-    const sheaf_range rest = share_of(n % most, ranks, rank);
-    return n / most * SEGMENT + (rest.end - rest.begin);
+    int64_t n = 0;
+    for (int64_t i = 0; i < segments_of(d); i++) {
+        const sheaf_range share = segment_of(d, i, rank);
+        n += share.end - share.begin;
+    }
+    return n;
 }
 
 /* Counts the bytes that messages would have, where ranks see each other's memory or none is there.
  */
-static void count_unsent(sheaf_comm *comm, const combine *c, int64_t n, sheaf__comm_op op)
+static void count_unsent(sheaf_comm *comm, const combine *c, const division *d, sheaf__comm_op op)
 {
     int own[SHEAF_MAX_SLICES] = { 0 };
     sheaf__count *count = sheaf__comm_count(comm, op);
-    const int64_t mine = summed_by(n, comm->ranks, comm->rank);
+    const int64_t mine = summed_by(d, comm->rank);
+    const bool all = d->first == NULL;
     for (int i = 0; i < c->operands; i++)
         own[c->owner[i]]++;
     for (int r = 0; r < comm->ranks; r++) {
         if (r == comm->rank)
             continue;
-        const int64_t theirs = summed_by(n, comm->ranks, r);
-        const uint64_t to = sizeof(float) * (uint64_t)(own[comm->rank] * theirs + mine),
-                       from = sizeof(float) * (uint64_t)(own[r] * mine + theirs);
+        const int64_t theirs = summed_by(d, r);
+        const uint64_t to = sizeof(float) * (uint64_t)(own[comm->rank] * theirs + (all ? mine : 0)),
+                       from = sizeof(float) * (uint64_t)(own[r] * mine + (all ? theirs : 0));
         comm->counters.to[r] += to;
         comm->counters.from[r] += from;
         count->sent += to;
@@ -340,34 +376,34 @@ static void count_unsent(sheaf_comm *comm, const combine *c, int64_t n, sheaf__c
     }
 }
 
-static sheaf_status *combine_all(sheaf_comm *comm, const combine *c, float *out, float *const *own,
-                                 int nown, int64_t n, const sheaf_comm_adder *how,
+static sheaf_status *combine_all(sheaf_comm *comm, const combine *c, const division *d, float *out,
+                                 float *const *own, int nown, const sheaf_comm_adder *how,
                                  sheaf__heading *heading)
 {
     const sheaf__comm_op op = heading->op;
     const bool counts_only = comm->transport->counts_only;
     if (comm->ranks > 1 && (counts_only || comm->transport->posted != NULL))
-        count_unsent(comm, c, n, op);
+        count_unsent(comm, c, d, op);
     else if (comm->ranks > 1)
-        return combine_by_messages(comm, c, out, own, n, heading);
-    sheaf__move lend[SHEAF_MAX_SLICES + 1] = { { SHEAF__ALL, out, (size_t)n * sizeof *out } };
+        return combine_by_messages(comm, c, d, out, own, heading);
+    sheaf__move lend[SHEAF_MAX_SLICES + 1] = { { SHEAF__ALL, out, (size_t)d->n * sizeof *out } };
     for (int i = 0; i < nown; i++)
-        lend[i + 1] = (sheaf__move){ SHEAF__ALL, own[i], (size_t)n * sizeof *out };
+        lend[i + 1] = (sheaf__move){ SHEAF__ALL, own[i], (size_t)d->n * sizeof *out };
     sheaf_status *st = sheaf__comm_enter(comm, heading, lend, counts_only ? 0 : nown + 1);
     if (st != NULL)
         return st;
-    if (counts_only) { /* messages need one exchange more than segments; the first was counted */
-        const int64_t most = SEGMENT * comm->ranks;
-        sheaf__comm_count(comm, op)->exchanges += (uint64_t)(n == 0 ? 1 : (n + most - 1) / most);
+    if (counts_only) { /* the first was counted */
+        sheaf__comm_count(comm, op)->exchanges += (uint64_t)(exchanges_of(d) - 1);
         return NULL;
     }
     if (comm->ranks > 1)
-        return combine_in_place(comm, c, n, how, op);
-    combine_block(c, out, (const float *const *)own, n); /* one operand, or none */
+        return combine_in_place(comm, c, d, how, op);
+    combine_block(c, out, (const float *const *)own, d->n); /* one operand, or none */
     return NULL;
 }
 
-static uint64_t digest_tree(const sheaf_tree *tree, int64_t rows, int64_t cols)
+static uint64_t digest_tree(const sheaf_tree *tree, int64_t rows, int64_t cols,
+                            const int64_t *first)
 {
     uint64_t present = 0;
     for (int s = 0; s < tree->slices; s++)
@@ -375,11 +411,14 @@ static uint64_t digest_tree(const sheaf_tree *tree, int64_t rows, int64_t cols)
     uint64_t digest = sheaf__comm_digest(0, (uint64_t)tree->slices);
     digest = sheaf__comm_digest(digest, present);
     digest = sheaf__comm_digest(digest, (uint64_t)rows);
-    return sheaf__comm_digest(digest, (uint64_t)cols);
+    digest = sheaf__comm_digest(digest, (uint64_t)cols);
+    for (int r = 0; r <= tree->ranks && first != NULL; r++)
+        digest = sheaf__comm_digest(digest, (uint64_t)first[r]);
+    return digest;
 }
 
 sheaf_status *sheaf_comm_sum(sheaf_comm *comm, const sheaf_tree *tree, float *out,
-                             float *const *roots, int64_t rows, int64_t cols,
+                             float *const *roots, int64_t rows, int64_t cols, const int64_t *first,
                              const sheaf_comm_adder *adder)
 {
     if (tree->ranks != comm->ranks) {
@@ -393,9 +432,9 @@ sheaf_status *sheaf_comm_sum(sheaf_comm *comm, const sheaf_tree *tree, float *ou
     combine_roots(&c, tree, adder->add);
     sheaf__heading heading = { .op = SHEAF__OP_SUM,
                                .size = (uint64_t)rows * (uint64_t)cols * sizeof(float),
-                               .digest = digest_tree(tree, rows, cols) };
-    return sheaf__comm_left(comm,
-                            combine_all(comm, &c, out, roots, nown, rows * cols, adder, &heading));
+                               .digest = digest_tree(tree, rows, cols, first) };
+    const division d = { rows * cols, comm->ranks, first, cols };
+    return sheaf__comm_left(comm, combine_all(comm, &c, &d, out, roots, nown, adder, &heading));
 }
 
 /* Adding 0 under DAZ and FTZ makes -0 and denormals +0. */
@@ -414,7 +453,8 @@ sheaf_status *sheaf_comm_max(sheaf_comm *comm, float *x, int64_t n)
     sheaf__heading heading = { .op = SHEAF__OP_MAX, .size = (uint64_t)n * sizeof *x };
     combine c;
     combine_ranks(&c, comm->ranks, max_of);
-    sheaf_status *st = combine_all(comm, &c, x, &x, 1, n, &how, &heading);
+    const division d = { .n = n, .ranks = comm->ranks };
+    sheaf_status *st = combine_all(comm, &c, &d, x, &x, 1, &how, &heading);
     if (st == NULL && comm->ranks == 1) {
         const unsigned mode = sheaf__compute_mode_enter();
         max_of(x, x, x, n);

@@ -43,6 +43,7 @@ typedef struct sum_case {
     bool alias; /* out is roots[0] where a rank has one */
     bool pooled;
     bool moved;  /* by a mover, with ranks that see each other's memory */
+    bool owned;  /* each rank gets rows of its own */
     float *want; /* [rows, cols] */
 } sum_case;
 
@@ -172,7 +173,7 @@ static sheaf_status *combine_far(void *self, const sheaf__combining *c)
 
 static sheaf_status *sum_far(sheaf_comm *comm, const sheaf_tree *tree, float *out,
                              float *const *roots, int count, const sum_case *c,
-                             const sheaf_comm_adder *adder)
+                             const int64_t *rows_of, const sheaf_comm_adder *adder)
 {
     int calls[2] = { 0 };
     float *far[SHEAF_MAX_SLICES];
@@ -182,10 +183,10 @@ static sheaf_status *sum_far(sheaf_comm *comm, const sheaf_tree *tree, float *ou
     const bool moved = sheaf_comm_sees_memory(comm);
     if (moved)
         sheaf_comm_move_by(comm, &mover, calls);
-    sheaf_status *st =
-        moved ? sheaf_comm_sum(comm, tree, far_of(out), count > 0 ? far : NULL, c->rows, c->cols,
-                               adder)
-              : sheaf_comm_sum(comm, tree, out, count > 0 ? roots : NULL, c->rows, c->cols, adder);
+    sheaf_status *st = moved ? sheaf_comm_sum(comm, tree, far_of(out), count > 0 ? far : NULL,
+                                              c->rows, c->cols, rows_of, adder)
+                             : sheaf_comm_sum(comm, tree, out, count > 0 ? roots : NULL, c->rows,
+                                              c->cols, rows_of, adder);
     sheaf_comm_move_by(comm, NULL, NULL);
     if (st == NULL && moved && (calls[0] != 11 || calls[1] != 1))
         st = sheaf_fail(SHEAF_E_NUMBER, "the mover lent and waited %d times", calls[0]);
@@ -209,14 +210,23 @@ static sheaf_status *sum_body(void *context, sheaf_comm *comm)
     float *out = c->alias && count > 0 ? roots[0] : spare;
     out[n] = 12345; /* a guard */
     const sheaf_comm_adder adder = { plain_add, c->pooled ? run_backwards : NULL, &pooled };
-    sheaf_status *st = c->moved ? sum_far(comm, &tree, out, roots, count, c, &adder)
+    int64_t rows_of[SHEAF_MAX_SLICES + 1] = { 0 }, begin = 0, end = n;
+    for (int r = 0, ranks = sheaf_comm_ranks(comm); c->owned && r < ranks; r++)
+        rows_of[r + 1] = r + 1 == ranks ? c->rows : c->rows * (r + 1) * (r + 1) / ranks / ranks;
+    if (c->owned) {
+        begin = rows_of[sheaf_comm_rank(comm)] * c->cols;
+        end = rows_of[sheaf_comm_rank(comm) + 1] * c->cols;
+    }
+    const int64_t *owned = c->owned ? rows_of : NULL;
+    sheaf_status *st = c->moved ? sum_far(comm, &tree, out, roots, count, c, owned, &adder)
                                 : sheaf_comm_sum(comm, &tree, out, count > 0 ? roots : NULL,
-                                                 c->rows, c->cols, &adder);
-    TRY(st, check_bytes("sum", comm, out, c->want, (size_t)n * sizeof *out));
+                                                 c->rows, c->cols, owned, &adder);
+    TRY(st, check_bytes("sum", comm, out + begin, c->want + begin,
+                        (size_t)(end - begin) * sizeof *out));
     if (st == NULL && out[n] != 12345)
         st = sheaf_fail(SHEAF_E_NUMBER, "written behind the end");
     if (st == NULL && comm->transport->posted != NULL && c->pooled && !c->moved &&
-        n >= 4096 * sheaf_comm_ranks(comm) && pooled != 1)
+        end - begin >= 4096 * (c->owned ? 1 : sheaf_comm_ranks(comm)) && pooled != 1)
         st = sheaf_fail(SHEAF_E_NUMBER, "the rank's threads were not used");
     for (int i = 0; i < count; i++)
         free(roots[i]);
@@ -228,9 +238,10 @@ static void check_case(sum_case *c)
 {
     fill_want(c);
     for (int ranks = 1; ranks <= (c->slices < 9 ? c->slices : 9); ranks++)
-        for (int how = 0; how < 3; how++) { /* in place, by messages, by a mover */
-            c->moved = how == 2;
-            CHECK_OK(run_ranks(ranks, how == 1, sum_body, c));
+        for (int how = 0; how < 6; how++) { /* in place, by messages, by a mover; to owners */
+            c->moved = how % 3 == 2;
+            c->owned = how >= 3;
+            CHECK_OK(run_ranks(ranks, how % 3 == 1, sum_body, c));
         }
     free(c->want);
 }
@@ -279,8 +290,10 @@ static void test_sum__many_segments(void **state)
     c.present[2] = c.present[7] = false;
     fill_want(&c);
     for (int ranks = 1; ranks <= 8; ranks += every(3))
-        for (int messages = 0; messages < 2; messages++)
-            CHECK_OK(run_ranks(ranks, messages, sum_body, &c));
+        for (int how = 0; how < 4; how++) {
+            c.owned = how >= 2;
+            CHECK_OK(run_ranks(ranks, how % 2, sum_body, &c));
+        }
     free(c.want);
 }
 
@@ -308,7 +321,7 @@ static sheaf_status *sent_body(void *context, sheaf_comm *comm)
     for (int i = 0; i < 8; i++)
         roots[i] = value[i];
     const sheaf_comm_adder adder = { .add = plain_add };
-    sheaf_status *st = sheaf_comm_sum(comm, &tree, out, roots, 1, 80, &adder);
+    sheaf_status *st = sheaf_comm_sum(comm, &tree, out, roots, 1, 80, NULL, &adder);
     sent[sheaf_comm_rank(comm)] = (double)sheaf__counters_all(sheaf_comm_counters(comm)).sent;
     return st;
 }
@@ -349,7 +362,7 @@ static sheaf_status *counted_body(void *context, sheaf_comm *comm)
     for (int i = 0; i < 8; i++)
         roots[i] = calloc((size_t)c->n + 1, sizeof **roots);
     const sheaf_comm_adder adder = { .add = plain_add };
-    sheaf_status *st = sheaf_comm_sum(comm, &tree, roots[0], roots, 1, c->n, &adder);
+    sheaf_status *st = sheaf_comm_sum(comm, &tree, roots[0], roots, 1, c->n, NULL, &adder);
     TRY(st, sheaf_comm_max(comm, roots[0], c->n));
     for (int i = 0; i < 8; i++)
         free(roots[i]);
@@ -429,7 +442,7 @@ static sheaf_status *cost_body(void *context, sheaf_comm *comm)
     sheaf_status *st = sheaf_comm_barrier(comm);
     const double begin = now();
     for (int i = 0; i < c->times && st == NULL; i++)
-        st = sheaf_comm_sum(comm, &tree, roots[0], roots, 1, c->n, &adder);
+        st = sheaf_comm_sum(comm, &tree, roots[0], roots, 1, c->n, NULL, &adder);
     if (sheaf_comm_rank(comm) == 0)
         c->seconds = now() - begin;
     for (int i = 0; i < count; i++)

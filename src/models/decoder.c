@@ -18,6 +18,7 @@
 #include "tape/windows.h"
 #include "tape/mixture.h"
 #include "tape/head_rows.h"
+#include "tape/shards.h"
 
 typedef struct pass {
     sheaf__model *m;
@@ -31,6 +32,7 @@ typedef struct pass {
     /* Rows that the head reads; after the last attention only these are computed. NULL: all. */
     const sheaf__head_rows *wanted;
     sheaf__balance *balance; /* of a mixture whose router has a loss of its own; else NULL */
+    const sheaf__row_shards *shards[SHEAF__STREAMS]; /* NULL: every rank has all rows */
 } pass;
 
 typedef struct streams {
@@ -75,7 +77,7 @@ static streams residual(const pass *p, streams x, sheaf__linear *const layer[SHE
         if (h.x[i] == NULL)
             continue;
         y.x[i] = sheaf__record_rows(p->tape, x.x[i], layer[i], normed || scaled ? NULL : h.x[i],
-                                    &p->of->info[i]);
+                                    h.x[i]->shards, &p->of->info[i]);
         if (normed)
             y.x[i] = sheaf__record_layernorm(p->tape, y.x[i], norm, h.x[i]);
         else if (scaled)
@@ -258,9 +260,10 @@ static sheaf__value *mixture(const pass *p, sheaf__mixture *mix, sheaf__value *x
                               (sheaf__linear *const[]){ &mix->expert[i].gate, &mix->expert[i].up },
                               2, info);
         sheaf__value *y = sheaf__record_swiglu(p->tape, gate_up[0], gate_up[1], false);
-        y = sheaf__record_rows(p->tape, y, &mix->expert[i].down, NULL, info);
+        y = sheaf__record_rows(p->tape, y, &mix->expert[i].down, NULL, NULL, info);
         sheaf__record_add_expert(p->tape, sum, y, which, weights, i);
     }
+    sum = sheaf__record_shard(p->tape, sum, h->shards);
     sheaf__record_mixture_end(p->tape, sum, h);
     return sum;
 }
@@ -274,8 +277,9 @@ static streams mlp(const pass *p, int index, streams h)
         h.x[SHEAF__IMAGE] = NULL;
     const streams n = rmsnorm(p, h, &l->norm_post);
     streams y = { { NULL } };
-    if (l->mixture != NULL) {
-        y.x[SHEAF__TEXT] = mixture(p, l->mixture, n.x[SHEAF__TEXT], h.x[SHEAF__TEXT]);
+    if (l->mixture != NULL) { /* experts read rows of all ranks */
+        y.x[SHEAF__TEXT] = mixture(p, l->mixture, sheaf__record_whole(p->tape, n.x[SHEAF__TEXT]),
+                                   h.x[SHEAF__TEXT]);
         return y;
     }
     for (int i = 0; i < SHEAF__STREAMS; i++) {
@@ -314,10 +318,14 @@ static streams from_tower(const pass *p, int64_t index, streams h)
     return h;
 }
 
-/* The layers of this stage: from rows of the sequences to rows of the sequences. */
+/* The layers of this stage: from rows of the sequences to rows of the sequences, of one stream as
+ * they are divided. */
 static sheaf__value *record_layers(const pass *p, sheaf__value *x)
 {
     streams h = split(p, x);
+    for (int i = 0; i < SHEAF__STREAMS; i++)
+        if (h.x[i] != NULL)
+            h.x[i] = sheaf__record_shard(p->tape, h.x[i], p->shards[i]);
     for (int64_t i = p->m->first_layer; i < p->m->end_layer; i++) {
         sheaf__tape_segment_begin(p->tape, (int)i);
         h = staged(p, "attention", (int)i, self_attention(p, (int)i, h));
@@ -327,6 +335,8 @@ static sheaf__value *record_layers(const pass *p, sheaf__value *x)
         h = staged(p, "mlp", (int)i, from_tower(p, i, mlp(p, (int)i, h)));
         sheaf__tape_segment_end(p->tape);
     }
+    for (int i = 0; i < SHEAF__STREAMS && p->rows[0] > 0 && p->rows[1] > 0; i++)
+        h.x[i] = sheaf__record_whole(p->tape, h.x[i]);
     return join(p, h);
 }
 
@@ -394,6 +404,31 @@ static int64_t layers_behind(const sheaf_config *config)
     return most;
 }
 
+static bool norms_train(const sheaf__layer *l)
+{
+    bool trains =
+        l->norm_in.trained != NULL || l->norm_post.trained != NULL || l->norm_cross.trained != NULL;
+    for (int i = 0; i < 2; i++)
+        trains |= l->norm_after[i].weight_trained != NULL || l->norm_after[i].bias_trained != NULL;
+    return trains;
+}
+
+/* Rows between the layers' products are divided over the ranks, but where few are new, where the
+ * caller looks at them, and where a tower adds to some. Sums over rows need whole blocks. */
+static void shard_rows(pass *p)
+{
+    const sheaf__model *m = p->m;
+    int64_t unit = m->norm.trained != NULL ? 256 : 4; /* exchanges of GPUs begin at 4 elements */
+    for (int64_t i = m->first_layer; i < m->end_layer; i++)
+        unit = norms_train(&m->layer[i]) ? 256 : unit;
+    if (m->context->ranks == 1 || m->context->stages > 1 || p->of->kv_cache != NULL ||
+        p->of->stages != NULL || p->image != NULL)
+        return;
+    for (int i = 0; i < SHEAF__STREAMS; i++)
+        if (p->rows[i] > 0)
+            p->shards[i] = sheaf__row_shards_new(p->tape, p->rows[i], unit);
+}
+
 void sheaf__decoder_record(sheaf__model *m, sheaf__tape *tape, sheaf__value *x, sheaf__value *image,
                            sheaf__value *image_memory, const sheaf__pass *of)
 {
@@ -408,8 +443,9 @@ void sheaf__decoder_record(sheaf__model *m, sheaf__tape *tape, sheaf__value *x, 
     sheaf__head_rows wanted;
     if (m->angles.pairs > 0)
         p.turns = sheaf__record_token_turns(tape, &m->angles, of->in, rows);
+    shard_rows(&p);
     if (reads_some(&p)) {
-        wanted = sheaf__record_head_rows(tape, rows, of->head);
+        wanted = sheaf__record_head_rows(tape, rows, p.shards[SHEAF__TEXT], of->head);
         p.wanted = &wanted;
     }
     if (m->schema->config.router_loss > 0 && of->kv_cache == NULL)
@@ -419,7 +455,7 @@ void sheaf__decoder_record(sheaf__model *m, sheaf__tape *tape, sheaf__value *x, 
         sheaf__record_remote_head(tape, rows, m->schema->config.vocab, of->head);
         return;
     }
-    x = sheaf__record_rmsnorm(tape, x, &m->norm);
+    x = sheaf__record_whole(tape, sheaf__record_rmsnorm(tape, x, &m->norm));
     sheaf__stage(of, tape, "final_norm", -1, SHEAF__TEXT, x);
     if (m->divide > 0)
         x = sheaf__record_divide(tape, x, m->divide);

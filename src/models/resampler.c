@@ -89,7 +89,7 @@ sheaf__value *sheaf__resampler_record(sheaf__model *m, sheaf__resampler *r, shea
             : (sheaf__position_grid){ keys, &r->positions, side, side, false };
     sheaf__value *z = x, *k, *v;
     if (r->kv.name != NULL)
-        z = sheaf__record_rows(tape, sheaf__record_own_columns(tape, x, &r->kv), &r->kv, NULL,
+        z = sheaf__record_rows(tape, sheaf__record_own_columns(tape, x, &r->kv), &r->kv, NULL, NULL,
                                info);
     z = sheaf__record_layernorm(tape, z, &r->norm_kv, NULL);
     sheaf__value *placed = sheaf__record_grid_positions(tape, z, pictures, &grid);
@@ -106,7 +106,7 @@ sheaf__value *sheaf__resampler_record(sheaf__model *m, sheaf__resampler *r, shea
     seen.groups = pass->pictures.groups;
     sheaf__value *y = sheaf__record_picture_attention(tape, record_queries(m, r, tape, pass, given),
                                                       k, v, &heads, &seen, c->resampler.queries);
-    y = sheaf__record_rows(tape, y, &r->out, NULL, given);
+    y = sheaf__record_rows(tape, y, &r->out, NULL, NULL, given);
     sheaf__stage(pass, tape, "resampler_attention", -1, SHEAF__TEXT, y);
     y = sheaf__record_layernorm(tape, y, &r->norm_post, NULL);
     sheaf__record_columns(tape, &y, y, (sheaf__linear *const[]){ &r->proj }, 1, given);

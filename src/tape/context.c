@@ -129,7 +129,8 @@ void sheaf__exchange_mark(const sheaf__context *c)
 }
 
 sheaf_status *sheaf__sum_among(sheaf__context *context, sheaf_comm *comm, const sheaf_tree *tree,
-                               float *const *roots, int64_t rows, int64_t cols)
+                               float *const *roots, int64_t rows, int64_t cols,
+                               const int64_t *first)
 {
     if (comm == NULL)
         return NULL;
@@ -138,7 +139,7 @@ sheaf_status *sheaf__sum_among(sheaf__context *context, sheaf_comm *comm, const 
                                      .run = run_on_pool,
                                      .pool = device->pool };
     if (moves_itself(context, comm))
-        return settle(comm, sheaf_comm_sum(comm, tree, roots[0], roots, rows, cols, &adder));
+        return settle(comm, sheaf_comm_sum(comm, tree, roots[0], roots, rows, cols, first, &adder));
     const size_t bytes = (size_t)(rows * cols) * sizeof(float);
     float *host[SHEAF_MAX_SLICES] = { NULL };
     int own;
@@ -146,7 +147,7 @@ sheaf_status *sheaf__sum_among(sheaf__context *context, sheaf_comm *comm, const 
     sheaf_status *st = NULL;
     for (int r = 0; r < (own == 0 ? 1 : own); r++)
         TRY(st, borrow(&host[r], context, roots[r], bytes, r < own));
-    TRY(st, sheaf_comm_sum(comm, tree, host[0], host, rows, cols, &adder));
+    TRY(st, sheaf_comm_sum(comm, tree, host[0], host, rows, cols, first, &adder));
     for (int r = 0; r < (own == 0 ? 1 : own); r++) {
         const bool writes = st == NULL && r == 0;
         st = sheaf__first_of(st, sheaf__return(host[r], device, roots[r], bytes, writes));

@@ -17,7 +17,7 @@ sheaf_status *sheaf__accumulators_reduce(sheaf__trained_set *set, int count, con
     sheaf_tree_init(&tree, count, c->groups, present);
     sheaf_comm_purpose(c->peers, SHEAF__TRAFFIC_GRADIENTS);
     sheaf_status *st =
-        sheaf__sum_among(c, c->peers, &tree, (float *[]){ set->sum[0] }, 1, set->numel);
+        sheaf__sum_among(c, c->peers, &tree, (float *[]){ set->sum[0] }, 1, set->numel, NULL);
     sheaf_comm_purpose(c->peers, SHEAF__TRAFFIC_OTHER);
     return st;
 }

@@ -13,8 +13,10 @@ typedef struct list_params {
     sheaf__head_rows wanted;
     int64_t count;
     sheaf__row_blocks blocks;
-    int64_t *begin;         /* of the blocks, and the end */
-    int32_t *which, *place; /* the host's */
+    int64_t *begin;               /* of the blocks, and the end */
+    int32_t *which, *place, *own; /* the host's */
+    const sheaf__row_shards *all; /* of the rows, or NULL; and of those that are chosen */
+    sheaf__row_shards shards;
 } list_params;
 
 int64_t *sheaf__blocks_alloc(sheaf__tape *tape, int64_t rows)
@@ -73,14 +75,37 @@ int64_t sheaf__head_rows_count(int64_t rows, const sheaf__head_run *run)
     return n;
 }
 
+/* Whose the chosen rows are: their owners'. A plan that does not know them spreads them. */
+static sheaf_status *list_shards(const sheaf__context *c, list_params *p)
+{
+    const sheaf__row_shards *all = p->all;
+    sheaf__row_shards *shards = &p->shards;
+    if (all == NULL)
+        return NULL;
+    for (int r = 0, i = 0; r <= c->ranks; r++) {
+        while (p->own != NULL && i < p->count && p->which[i] < all->first[r])
+            i++;
+        shards->first[r] = p->own != NULL ? i : all->first[r] * p->count / all->rows;
+    }
+    const int64_t mine = shards->first[c->rank];
+    shards->here = shards->first[c->rank + 1] - mine;
+    if (p->own == NULL)
+        return NULL;
+    for (int64_t i = 0; i < shards->here; i++)
+        p->own[i] = p->which[mine + i] - (int32_t)all->first[c->rank];
+    return sheaf__upload(c->device, p->wanted.own->data, p->own,
+                         (size_t)shards->here * sizeof *p->own);
+}
+
 static sheaf_status *list_forward(sheaf__tape *tape, sheaf__op *op)
 {
+    const sheaf__context *c = sheaf__tape_context(tape);
     list_params *p = op->params;
     const int64_t rows = p->wanted.which->rows;
     p->count = p->blocks.n = 0;
     if (p->run->unknown || p->which == NULL) {
         p->count = sheaf__head_rows_count(rows, p->run);
-        return NULL;
+        return list_shards(c, p);
     }
     mark_units(p->place, rows, p->run);
     for (int64_t r = 0; r < rows; r++) {
@@ -89,12 +114,14 @@ static sheaf_status *list_forward(sheaf__tape *tape, sheaf__op *op)
         p->which[p->count] = (int32_t)r;
         p->place[r] = (int32_t)p->count++;
     }
-    p->blocks.n = sheaf__blocks_fill(p->begin, p->which, p->count, sheaf__tape_context(tape));
-    return sheaf__upload(sheaf__tape_context(tape)->device, p->wanted.which->data, p->which,
-                         (size_t)p->count * sizeof(int32_t));
+    p->blocks.n = sheaf__blocks_fill(p->begin, p->which, p->count, c);
+    sheaf_status *st = sheaf__upload(c->device, p->wanted.which->data, p->which,
+                                     (size_t)p->count * sizeof(int32_t));
+    return TRY(st, list_shards(c, p));
 }
 
 sheaf__head_rows sheaf__record_head_rows(sheaf__tape *tape, int64_t rows,
+                                         const sheaf__row_shards *shards,
                                          const sheaf__head_run *run)
 {
     const size_t bytes = (size_t)rows * sizeof(int32_t);
@@ -113,6 +140,16 @@ sheaf__head_rows sheaf__record_head_rows(sheaf__tape *tape, int64_t rows,
                                     &p->count, &p->blocks };
     p->wanted.which->statistic = true; /* whole numbers in the space of floats */
     sheaf__op_arg(op, p->wanted.which, SHEAF__MAKE);
+    if (shards != NULL) {
+        p->all = shards;
+        p->shards = *shards;
+        p->shards.there = &p->count;
+        p->wanted.shards = &p->shards;
+        p->own = run->unknown ? NULL : sheaf__tape_host_memory(tape, bytes);
+        p->wanted.own = sheaf__tape_value(tape, op->name, shards->most, 1, SHEAF_F32);
+        p->wanted.own->statistic = true;
+        sheaf__op_arg(op, p->wanted.own, SHEAF__MAKE);
+    }
     return p->wanted;
 }
 
@@ -143,11 +180,14 @@ sheaf__value *sheaf__record_index_select(sheaf__tape *tape, const sheaf__head_ro
 {
     sheaf__op *op = sheaf__tape_op(tape, wanted->which->name, taken_forward,
                                    x->needs_grad ? taken_backward : NULL, sizeof(taken_params));
-    sheaf__value *y = sheaf__tape_value(tape, x->name, x->rows, x->cols, x->dtype);
+    sheaf__value *y = sheaf__tape_value(tape, x->name, x->rows, x->cols, x->dtype),
+                 *which = x->shards == NULL ? wanted->which : wanted->own;
     sheaf__cut_as(y, x);
-    *(taken_params *)op->params = (taken_params){ x, y, wanted->which };
+    *(taken_params *)op->params = (taken_params){ x, y, which };
     y->there = wanted->count;
     y->blocks = wanted->blocks;
-    sheaf__op_arg(op, wanted->which, SHEAF__READ | SHEAF__KEEP);
+    if (x->shards != NULL)
+        sheaf__value_shard(y, wanted->shards);
+    sheaf__op_arg(op, which, SHEAF__READ | SHEAF__KEEP);
     return sheaf__op_makes(op, y, x, 0);
 }

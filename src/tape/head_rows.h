@@ -11,6 +11,7 @@
 #pragma once
 
 #include "tape/head.h"
+#include "tape/shards.h"
 
 enum { SHEAF__HEAD_ROWS_UNIT = 32 };
 
@@ -25,15 +26,22 @@ typedef struct sheaf__head_rows {
     const int32_t *place; /* [rows], the host's: where among them each row is, -1: it is not */
     const int64_t *count;
     const sheaf__row_blocks *blocks;
+    /* Where the rows of x are divided: those of this rank, counted from its first; and whose all
+     * are. NULL: they are not. */
+    sheaf__value *own;
+    const sheaf__row_shards *shards;
 } sheaf__head_rows;
 
 /* sheaf__record_head_rows - of `rows` rows those that the head of `run` reads: picked ones, those
- * with a label, or all. `run` is borrowed and read when the tape runs. */
+ * with a label, or all. `run` is borrowed and read when the tape runs. shards: of the rows, or
+ * NULL. */
 sheaf__head_rows sheaf__record_head_rows(sheaf__tape *tape, int64_t rows,
+                                         const sheaf__row_shards *shards,
                                          const sheaf__head_run *run);
 /* sheaf__head_rows_count - how many those are; where labels are not known the most there can be.
  * Of picked rows the most there can be, too. */
 int64_t sheaf__head_rows_count(int64_t rows, const sheaf__head_run *run);
-/* sheaf__record_index_select - those rows of x; the gradient of the others is zero. */
+/* sheaf__record_index_select - those rows of x, all or divided; the gradient of the others is zero.
+ */
 sheaf__value *sheaf__record_index_select(sheaf__tape *tape, const sheaf__head_rows *wanted,
                                          sheaf__value *x);

@@ -83,7 +83,7 @@ static taken take_rows(sheaf__context *c, const sheaf__head_run *run)
     CHECK_OK(sheaf__tape_new(&t.tape, c));
     t.x = sheaf__tape_value(t.tape, "x", ALL, IN, c->dtype);
     sheaf__op_arg(sheaf__tape_op(t.tape, "x", give_x, NULL, 0), t.x, SHEAF__MAKE);
-    t.wanted = sheaf__record_head_rows(t.tape, ALL, run);
+    t.wanted = sheaf__record_head_rows(t.tape, ALL, NULL, run);
     t.y = sheaf__record_index_select(t.tape, &t.wanted, t.x);
     sheaf__value *const pinned[] = { t.x, t.y, t.wanted.which };
     for (size_t i = 0; i < ARRAY_LEN(pinned); i++)
@@ -239,7 +239,7 @@ TEST(test_wanted__any_number_of_rows)
     sheaf__context c = context_of(SHEAF_F32);
     sheaf__tape *tape;
     CHECK_OK(sheaf__tape_new(&tape, &c));
-    const sheaf__head_rows wanted = sheaf__record_head_rows(tape, MANY, &run);
+    const sheaf__head_rows wanted = sheaf__record_head_rows(tape, MANY, NULL, &run);
     wanted.which->pinned = true;
     CHECK_OK(sheaf__tape_compile(tape, false, false));
     CHECK_OK(sheaf__tape_run(tape));
@@ -271,7 +271,7 @@ TEST(test_wanted__a_plan_counts_what_is_known)
         sheaf__tape *tape;
         CHECK_OK(sheaf__device_open(&c.device, &sheaf__dry, 1, NULL, 0));
         CHECK_OK(sheaf__tape_new(&tape, &c));
-        const sheaf__head_rows wanted = sheaf__record_head_rows(tape, ALL, &cases[i].run);
+        const sheaf__head_rows wanted = sheaf__record_head_rows(tape, ALL, NULL, &cases[i].run);
         CHECK_OK(sheaf__tape_compile(tape, false, false));
         CHECK_OK(sheaf__tape_run(tape));
         assert_int_equal(*wanted.count, cases[i].want);
@@ -330,7 +330,7 @@ TEST(test_wanted__others_get_no_gradient)
         x->needs_grad = true;
         sheaf__op_arg(sheaf__tape_op(tape, "x", give_x, keep_back, 0), x,
                       SHEAF__MAKE | SHEAF__GRAD_READ);
-        const sheaf__head_rows wanted = sheaf__record_head_rows(tape, ALL, &run);
+        const sheaf__head_rows wanted = sheaf__record_head_rows(tape, ALL, NULL, &run);
         sheaf__value *y = sheaf__record_index_select(tape, &wanted, x);
         sheaf__op_arg(sheaf__tape_op(tape, "loss", nothing, give_numbers, 0), y,
                       SHEAF__READ | SHEAF__GRAD_WRITE);

@@ -7,6 +7,7 @@
 #include <assert.h>
 
 #include "tape/rows.h"
+#include "tape/shards.h"
 
 typedef struct norm_params {
     sheaf__layernorm *norm;
@@ -98,20 +99,35 @@ static sheaf_status *norm_forward(sheaf__tape *tape, sheaf__op *op)
 }
 
 /* Of a slice's columns. */
-static void weight_gradient(const sheaf__context *c, const norm_params *p, int slice)
+typedef struct slice_sums {
+    const norm_params *p;
+    int64_t first, extent;
+} slice_sums;
+
+static void weight_sums(const sheaf__context *c, const void *of, float *const *sum, int64_t begin,
+                        int64_t rows)
+{
+    const slice_sums *s = of;
+    const norm_params *p = s->p;
+    const int64_t ld = p->x->cols, at = begin * ld + s->first;
+    const void *dy = sheaf__at(p->y->grad, at, c->dtype);
+    if (sum[0] != NULL)
+        sheaf__op_norm_weight(c->device, (sheaf__norm_weight){ sum[0], sum[1], dy,
+                                                               sheaf__at(p->x->data, at, c->dtype),
+                                                               (const float *)p->mean->data + begin,
+                                                               (const float *)p->rstd->data + begin,
+                                                               ld, rows, s->extent, c->dtype });
+    else
+        sheaf__column_sums(c, sum[1], dy, ld, rows, s->extent);
+}
+
+static sheaf_status *weight_gradient(sheaf__context *c, const norm_params *p, int slice)
 {
     const sheaf__layernorm *norm = p->norm;
-    const int64_t ld = p->x->cols, first = norm->begin[slice], rows = sheaf__rows_present(p->x);
-    float *db = norm->bias_trained == NULL ? NULL : norm->bias_trained->grad[slice];
-    const void *dy = sheaf__at(p->y->grad, first, c->dtype);
-    if (norm->weight_trained != NULL)
-        sheaf__op_norm_weight(c->device,
-                              (sheaf__norm_weight){ norm->weight_trained->grad[slice], db, dy,
-                                                    sheaf__at(p->x->data, first, c->dtype),
-                                                    p->mean->data, p->rstd->data, ld, rows,
-                                                    norm->extent[slice], c->dtype });
-    else
-        sheaf__column_sums(c, db, dy, ld, rows, norm->extent[slice]);
+    const sheaf__trained *w = norm->weight_trained, *b = norm->bias_trained;
+    const slice_sums of = { p, norm->begin[slice], norm->extent[slice] };
+    float *const grad[] = { w == NULL ? NULL : w->grad[slice], b == NULL ? NULL : b->grad[slice] };
+    return sheaf__sum_shards(c, grad, 2, of.extent, p->x, weight_sums, &of);
 }
 
 static sheaf_status *norm_backward(sheaf__tape *tape, sheaf__op *op)
@@ -123,10 +139,10 @@ static sheaf_status *norm_backward(sheaf__tape *tape, sheaf__op *op)
     sheaf_status *st = NULL;
     if (norm->weight_trained != NULL || norm->bias_trained != NULL)
         for (int s = norm->first; s < norm->first + norm->count; s++)
-            weight_gradient(c, p, s);
-    if (p->x->needs_grad && norm->cut)
+            TRY(st, weight_gradient(c, p, s));
+    if (st == NULL && p->x->needs_grad && norm->cut)
         st = cut_backward(c, p);
-    else if (p->x->needs_grad)
+    else if (st == NULL && p->x->needs_grad)
         sheaf__op_layernorm_back(c->device, &how, p->x->grad, !p->x->grad_fresh, NULL);
     if (st == NULL)
         sheaf__pass_gradient(c, p->residual, p->y);

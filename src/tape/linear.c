@@ -148,12 +148,15 @@ static int64_t most_parts(const sheaf__product *job)
     return PARTS;
 }
 
-/* The roots of each part are exchanged while the next part is computed, where that can be. */
+/* The roots of each part are exchanged while the next part is computed, where that can be, and
+ * where each part has as many rows of one rank as of another. */
 static sheaf_status *sum_job(sheaf__context *c, sheaf__batch *b, const sheaf__product *job, int own,
-                             float *const *root)
+                             float *const *root, const sheaf__row_shards *shards)
 {
     const int64_t m = job->m,
-                  most = sheaf__exchanges_beside(c) && m >= 2 * LEAST_ROWS ? m / LEAST_ROWS : 1,
+                  most = shards == NULL && sheaf__exchanges_beside(c) && m >= 2 * LEAST_ROWS
+                             ? m / LEAST_ROWS
+                             : 1,
                   limit = most_parts(job), parts = most < limit ? most : limit;
     float *made[2][SHEAF_MAX_SLICES]; /* of the part that is computed, and of the one before */
     sheaf_status *st = NULL;
@@ -166,14 +169,16 @@ static sheaf_status *sum_job(sheaf__context *c, sheaf__batch *b, const sheaf__pr
         if (p < parts && parts > 1)
             sheaf__exchange_mark(c);
         if (p > 0)
-            st = sheaf__sum_among(c, c->comm, job->tree, made[1 - p % 2], begin - before, job->n);
+            st = sheaf__sum_among(c, c->comm, job->tree, made[1 - p % 2], begin - before, job->n,
+                                  shards == NULL ? NULL : shards->first);
     }
     return st;
 }
 
 sheaf_status *sheaf__batch_finish_tree(sheaf__context *c, sheaf__batch *b, const sheaf_tree *tree,
                                        bool whole, int64_t m, int64_t n, void *y, sheaf_dtype out,
-                                       const float *bias, const void *residual)
+                                       const float *bias, const void *residual,
+                                       const sheaf__row_shards *shards)
 {
     int own;
     sheaf_tree_own(tree, c->rank, &own);
@@ -205,9 +210,12 @@ sheaf_status *sheaf__batch_finish_tree(sheaf__context *c, sheaf__batch *b, const
     sheaf_status *st = NULL;
     for (int i = 0; i < (own == 0 ? 1 : own) && st == NULL; i++)
         st = sheaf__alloc(&root[i], c, (size_t)(m * n) * sizeof(float), SHEAF_MEM_EXCHANGE);
-    TRY(st, sum_job(c, b, &job, own, root));
+    const int64_t first = shards == NULL ? 0 : shards->first[c->rank],
+                  end = shards == NULL ? m : shards->first[c->rank + 1];
+    TRY(st, sum_job(c, b, &job, own, root, shards));
     if (st == NULL)
-        sheaf__op_finish(c->device, y, root[0], NULL, bias, residual, m, n, out);
+        sheaf__op_finish(c->device, y, root[0] + first * n, NULL, bias, residual, end - first, n,
+                         out);
     for (int i = 0; i < SHEAF_MAX_SLICES; i++)
         sheaf__free(c, root[i]);
     b->nterms = 0;

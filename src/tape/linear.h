@@ -23,6 +23,7 @@
 #pragma once
 
 #include "ops/matmul/matmul.h"
+#include "tape/shards.h"
 #include "tape/tape.h"
 #include "tape/trained.h"
 
@@ -96,14 +97,17 @@ typedef struct sheaf__step_info {
 #define SHEAF__MAX_TOGETHER 3
 
 /* sheaf__record_columns - outputs of `n` <= 3 layers that share the input x; y[i] has
- * linear[i]->owned columns (`in` where it is transposed). info is borrowed and read when the tape
+ * linear[i]->owned columns (`in` where it is transposed), and all rows, also where those of x are
+ * divided. info is borrowed and read when the tape
  * runs.
  */
 void sheaf__record_columns(sheaf__tape *tape, sheaf__value **y, sheaf__value *x,
                            sheaf__linear *const *linear, int n, const sheaf__step_info *info);
-/* sheaf__record_rows - y = linear(x) + residual (residual may be NULL). x is cut. */
+/* sheaf__record_rows - y = linear(x) + residual (residual may be NULL). x is cut. shards: of the
+ * rows of y and of the residual; NULL: every rank has all. */
 sheaf__value *sheaf__record_rows(sheaf__tape *tape, sheaf__value *x, sheaf__linear *linear,
-                                 sheaf__value *residual, const sheaf__step_info *info);
+                                 sheaf__value *residual, const sheaf__row_shards *shards,
+                                 const sheaf__step_info *info);
 
 /* sheaf__record_own_columns - [rows, linear->owned]: the columns of x [rows, linear->in] that this
  * rank's slices of `linear` (cut along in) read, where the layer before it was not cut. Backward

@@ -15,8 +15,10 @@ typedef struct columns_params {
     const sheaf__step_info *info;
     sheaf__value *x, *y[SHEAF__MAX_TOGETHER];
     sheaf__value *h[SHEAF__MAX_TOGETHER];  /* LoRA's inner value, NULL without */
-    sheaf__value *xd[SHEAF__MAX_TOGETHER]; /* x after dropout, NULL without */
-    sheaf__value *u[SHEAF__MAX_TOGETHER];  /* of DoRA, NULL without */
+    sheaf__value *xd[SHEAF__MAX_TOGETHER]; /* x after dropout, NULL without, and where made again */
+    bool drops[SHEAF__MAX_TOGETHER];
+    bool keeps;                           /* the backward pass reads x */
+    sheaf__value *u[SHEAF__MAX_TOGETHER]; /* of DoRA, NULL without */
 } columns_params;
 
 /* The LoRA of a layer, where its A is its own: not that of a layer before it. */
@@ -42,38 +44,77 @@ static int64_t columns_of(const sheaf__linear *l)
     return l->transposed ? l->in : l->owned;
 }
 
+/* All rows of x, and what LoRA reads in place of it. */
+typedef struct read_rows {
+    const void *x, *of_lora[SHEAF__MAX_TOGETHER];
+    void *all, *dropped[SHEAF__MAX_TOGETHER]; /* scratch memory, where rows are divided */
+} read_rows;
+
+static void read_end(sheaf__context *c, read_rows *r)
+{
+    for (int i = 0; i < SHEAF__MAX_TOGETHER; i++)
+        sheaf__free(c, r->dropped[i]);
+    sheaf__free(c, r->all);
+}
+
+/* x->data is there; ahead: forward. */
+static sheaf_status *read_begin(read_rows *r, sheaf__context *c, const columns_params *p,
+                                bool ahead)
+{
+    const int64_t m = sheaf__all_rows(p->x), in = p->x->cols;
+    sheaf_status *st = NULL;
+    *r = (read_rows){ .x = p->x->data };
+    if (!ahead && p->x->shards != NULL && !p->keeps)
+        return NULL;
+    if (p->x->shards != NULL) {
+        st = sheaf__gather_shards(&r->all, c, p->x, p->x->data);
+        r->x = r->all;
+    }
+    for (int i = 0; i < p->n && st == NULL; i++) {
+        const sheaf__lora_part *lora = own_lora(p, i);
+        void *dropped = p->xd[i] == NULL ? NULL : p->xd[i]->data;
+        r->of_lora[i] = r->x;
+        if (lora == NULL || !p->drops[i])
+            continue;
+        if (dropped == NULL) {
+            st = sheaf__alloc_scratch(&r->dropped[i], c, m * in);
+            dropped = r->dropped[i];
+        }
+        if (st == NULL && (ahead || p->xd[i] == NULL))
+            sheaf__lora_drop(c, dropped, r->x, m, in, 0, lora, p->info, c->dtype);
+        r->of_lora[i] = dropped;
+    }
+    return st;
+}
+
 static sheaf_status *columns_ahead(sheaf__context *c, const columns_params *p)
 {
-    const int64_t m = sheaf__rows_present(p->x), in = p->x->cols;
+    const int64_t m = sheaf__all_rows(p->x), in = p->x->cols;
     sheaf__batch *b;
     sheaf_status *st = m == 0 ? NULL : sheaf__batch_new(&b, c);
     if (st != NULL || m == 0)
         return st;
+    read_rows r;
+    st = read_begin(&r, c, p, true);
     for (int i = 0; i < p->n; i++)
         TRY(st, sheaf__dora_norms(c, p->linear[i]));
-    for (int i = 0; i < p->n; i++) {
+    for (int i = 0; i < p->n && st == NULL; i++) {
         const sheaf__lora_part *lora = own_lora(p, i);
-        if (lora == NULL)
-            continue;
-        const void *x = p->x->data;
-        if (p->xd[i] != NULL) {
-            sheaf__lora_drop(c, p->xd[i]->data, x, m, in, 0, lora, p->info, c->dtype);
-            x = p->xd[i]->data;
-        }
-        sheaf__batch_job(b, m, lora->rank, p->h[i]->data, lora->rank, c->dtype,
-                         sheaf__term_of(x, in, SHEAF__B_NK, lora->a_copy[0], in, in))
-            ->alpha = lora->scale;
+        if (lora != NULL)
+            sheaf__batch_job(b, m, lora->rank, p->h[i]->data, lora->rank, c->dtype,
+                             sheaf__term_of(r.of_lora[i], in, SHEAF__B_NK, lora->a_copy[0], in, in))
+                ->alpha = lora->scale;
     }
     sheaf__batch_run(c, b);
-    for (int i = 0; i < p->n; i++) {
+    for (int i = 0; i < p->n && st == NULL; i++) {
         const sheaf__linear *l = p->linear[i];
         const int64_t n = columns_of(l);
         if (n == 0)
             continue;
         sheaf__product *job = sheaf__batch_job(
             b, m, n, p->y[i]->data, n, p->y[i]->dtype,
-            l->transposed ? sheaf__term_packed(p->x->data, in, SHEAF__B_BACK, &l->w[0], in)
-                          : sheaf__term_packed(p->x->data, in, SHEAF__B_AHEAD, &l->all, in));
+            l->transposed ? sheaf__term_packed(r.x, in, SHEAF__B_BACK, &l->w[0], in)
+                          : sheaf__term_packed(r.x, in, SHEAF__B_AHEAD, &l->all, in));
         job->bias = l->bias;
         job->round_to = c->dtype;
         if (p->u[i] != NULL) {
@@ -89,7 +130,8 @@ static sheaf_status *columns_ahead(sheaf__context *c, const columns_params *p)
     }
     sheaf__batch_run(c, b);
     sheaf__batch_free(b);
-    for (int i = 0; i < p->n; i++)
+    read_end(c, &r);
+    for (int i = 0; i < p->n && st == NULL; i++)
         if (p->u[i] != NULL)
             sheaf__dora_apply(c, p->linear[i], p->y[i]->data, p->u[i]->data, NULL, m);
     return st;
@@ -104,7 +146,7 @@ static sheaf_status *columns_forward(sheaf__tape *tape, sheaf__op *op)
 static sheaf_status *columns_lora_inner(sheaf__context *c, const columns_params *p,
                                         sheaf__lora_back *l, sheaf__batch *b)
 {
-    const int64_t m = sheaf__rows_present(p->x);
+    const int64_t m = sheaf__all_rows(p->x);
     const sheaf__linear *first = p->linear[0];
     for (int i = 0; i < p->n; i++)
         for (int s = first->first; s < first->first + first->count && own_lora(p, i) != NULL; s++) {
@@ -138,8 +180,14 @@ static sheaf_status *columns_lora_inner(sheaf__context *c, const columns_params 
     return st;
 }
 
-static sheaf_status *columns_slice_gradients(sheaf__context *c, const columns_params *p, int i,
-                                             int s, sheaf__batch *b)
+/* The value whose rows, all of them, sums over rows have. */
+static const sheaf__value *summed(const columns_params *p)
+{
+    return p->x->shards != NULL ? p->y[0] : p->x;
+}
+
+static sheaf_status *columns_slice_gradients(sheaf__context *c, const columns_params *p,
+                                             const read_rows *r, int i, int s, sheaf__batch *b)
 {
     const sheaf__linear *layer = p->linear[i];
     const sheaf__lora_part *lora = layer->lora;
@@ -149,17 +197,17 @@ static sheaf_status *columns_slice_gradients(sheaf__context *c, const columns_pa
     if (lora != NULL && lora->b != NULL)
         st = sheaf__batch_weight_gradient(b, lora->b->grad[s] + lora->b_at[s], layer->extent[s],
                                           lora->rank, dy, layer->owned, p->h[i]->data, lora->rank,
-                                          p->x);
+                                          summed(p));
     float *dw =
         layer->weight_trained == NULL ? NULL : layer->weight_trained->grad[s] + layer->weight_at[s];
     if (st == NULL && dw != NULL)
-        st = layer->transposed ? sheaf__batch_weight_gradient(b, dw, in, layer->in, p->x->data, in,
-                                                              dy, layer->in, p->x)
+        st = layer->transposed ? sheaf__batch_weight_gradient(b, dw, in, layer->in, r->x, in, dy,
+                                                              layer->in, summed(p))
                                : sheaf__batch_weight_gradient(b, dw, layer->extent[s], in, dy,
-                                                              layer->owned, p->x->data, in, p->x);
+                                                              layer->owned, r->x, in, summed(p));
     if (st == NULL && layer->bias_trained != NULL && p->u[i] == NULL)
         sheaf__column_sums(c, layer->bias_trained->grad[s] + layer->bias_at[s], dy, layer->owned,
-                           sheaf__rows_present(p->x), layer->extent[s]);
+                           sheaf__all_rows(p->x), layer->extent[s]);
     return st;
 }
 
@@ -167,23 +215,24 @@ static sheaf_status *columns_weight_gradients(sheaf__context *c, const columns_p
                                               const sheaf__lora_back *l, sheaf__batch *b)
 {
     const int64_t in = p->x->cols;
-    sheaf_status *st = NULL;
+    read_rows r;
+    sheaf_status *st = read_begin(&r, c, p, false);
     /* those that read x side by side: matmul then reads it once */
     for (int i = 0; i < p->n && st == NULL; i++) {
         const sheaf__lora_part *lora = own_lora(p, i);
         if (lora != NULL && lora->a != NULL)
             st = sheaf__batch_weight_gradient(b, lora->a->grad[0] + lora->a_at, lora->rank, in,
                                               sheaf__at(l->g, l->at[i], c->dtype), l->width,
-                                              p->xd[i] != NULL ? p->xd[i]->data : p->x->data, in,
-                                              p->x);
+                                              r.of_lora[i], in, summed(p));
     }
     for (int i = 0; i < p->n; i++) {
         const sheaf__linear *layer = p->linear[i];
         for (int s = layer->first; s < layer->first + layer->count && st == NULL; s++)
-            st = columns_slice_gradients(c, p, i, s, b);
+            st = columns_slice_gradients(c, p, &r, i, s, b);
     }
     if (st == NULL)
         sheaf__batch_run(c, b);
+    read_end(c, &r);
     return st;
 }
 
@@ -216,14 +265,14 @@ static sheaf_status *columns_dx(sheaf__context *c, const columns_params *p,
                     : sheaf__term_packed(sheaf__at(from->dy[i], layer->begin[s], c->dtype),
                                          layer->owned, SHEAF__B_BACK, &layer->w[s],
                                          layer->extent[s]);
-            if (own_lora(p, i) != NULL && p->xd[i] == NULL && s == lora_slice)
+            if (own_lora(p, i) != NULL && !p->drops[i] && s == lora_slice)
                 b->term[b->nterms++] =
                     sheaf__term_of(sheaf__at(from->g, l->at[i], c->dtype), l->width, SHEAF__B_KN,
                                    layer->lora->a_copy[0], in, layer->lora->rank);
         }
     }
     return sheaf__batch_finish_tree(c, b, &first->tree, first->whole, from->m, in, dx, c->dtype,
-                                    NULL, NULL);
+                                    NULL, NULL, p->x->shards);
 }
 
 /* Rows of `from` that `map` names, side by side, in scratch memory. */
@@ -264,7 +313,7 @@ static sheaf_status *columns_input_gradient(sheaf__context *c, const columns_par
                                             const sheaf__lora_back *l, sheaf__batch *b)
 {
     const sheaf__linear *first = p->linear[0];
-    const int64_t m = sheaf__rows_present(p->x);
+    const int64_t m = sheaf__all_rows(p->x);
     const int lora_slice = sheaf__lora_slice(first);
     dx_rows all = { .m = m };
     for (int i = 0; i < p->n; i++)
@@ -284,20 +333,23 @@ static sheaf_status *columns_input_gradient(sheaf__context *c, const columns_par
 static sheaf_status *columns_dropped_gradient(sheaf__context *c, const columns_params *p,
                                               const sheaf__lora_back *l, sheaf__batch *b)
 {
-    const int64_t m = sheaf__rows_present(p->x), in = p->x->cols;
+    const int64_t m = sheaf__rows_present(p->x), in = p->x->cols, first = sheaf__first_row(c, p->x);
     for (int i = 0; i < p->n; i++) {
         const sheaf__lora_part *lora = own_lora(p, i);
-        if (p->xd[i] == NULL || lora == NULL)
+        if (!p->drops[i] || lora == NULL)
             continue;
+        sheaf__step_info own = *p->info;
+        own.sample += first;
+        own.position += first;
         void *part;
         sheaf_status *st = sheaf__alloc_scratch(&part, c, m * in);
         if (st != NULL)
             return st;
         sheaf__batch_job(b, m, in, part, in, c->dtype,
-                         sheaf__term_of(sheaf__at(l->g, l->at[i], c->dtype), l->width, SHEAF__B_KN,
-                                        lora->a_copy[0], in, lora->rank));
+                         sheaf__term_of(sheaf__at(l->g, first * l->width + l->at[i], c->dtype),
+                                        l->width, SHEAF__B_KN, lora->a_copy[0], in, lora->rank));
         sheaf__batch_run(c, b);
-        sheaf__lora_drop(c, part, part, m, in, 0, lora, p->info, c->dtype);
+        sheaf__lora_drop(c, part, part, m, in, 0, lora, &own, c->dtype);
         sheaf__op_accumulate(c->device, p->x->grad, part, m * in, c->dtype);
         sheaf__free(c, part);
     }
@@ -312,7 +364,7 @@ static sheaf_status *columns_back(sheaf__context *c, const columns_params *p, sh
         l.at[i] = l.width;
         l.width += own_lora(p, i) == NULL ? 0 : p->linear[i]->lora->rank;
     }
-    const int64_t m = sheaf__rows_present(p->x);
+    const int64_t m = sheaf__all_rows(p->x);
     sheaf__batch *b;
     if (m == 0)
         return sheaf__tape_recompute(tape, p->x);
@@ -357,33 +409,42 @@ sheaf_status *sheaf__columns_backward(sheaf__context *c, sheaf__value *y, sheaf_
         c, &(columns_params){ .linear = { linear }, .n = 1, .x = x, .y = { y }, .h = { h } }, NULL);
 }
 
+static sheaf__value *whole_like(sheaf__tape *tape, const sheaf__value *x, const char *name,
+                                int64_t cols, sheaf_dtype dtype)
+{
+    sheaf__value *y = sheaf__tape_like(tape, x, name, cols, dtype);
+    sheaf__value_shard(y, NULL);
+    return y;
+}
+
 void sheaf__record_columns(sheaf__tape *tape, sheaf__value **y, sheaf__value *x,
                            sheaf__linear *const *linear, int n, const sheaf__step_info *info)
 {
     sheaf__op *op =
         sheaf__tape_op(tape, linear[0]->name, columns_forward, NULL, sizeof(columns_params));
     columns_params *p = op->params;
-    bool trains = false, keep_x = false;
+    bool trains = false;
     op->kind = SHEAF__WORK_PRODUCTS;
     *p = (columns_params){ .n = n, .info = info, .x = x };
     for (int i = 0; i < n; i++) {
         const sheaf__linear *l = p->linear[i] = linear[i];
         sheaf__op_away(tape, op, &linear[i]->away);
         trains |= sheaf__linear_trains(l);
-        keep_x |= l->weight_trained != NULL ||
-                  (l->lora != NULL && l->lora->a != NULL && !sheaf__linear_drops(l, info));
+        p->keeps |=
+            l->weight_trained != NULL || (l->lora != NULL && l->lora->a != NULL &&
+                                          (x->shards != NULL || !sheaf__linear_drops(l, info)));
     }
     const bool flows = trains || x->needs_grad;
-    sheaf__op_arg(op, x, SHEAF__READ | SHEAF__GRAD_WRITE | (keep_x ? SHEAF__KEEP_NEAR : 0));
+    sheaf__op_arg(op, x, SHEAF__READ | SHEAF__GRAD_WRITE | (p->keeps ? SHEAF__KEEP_NEAR : 0));
     for (int i = 0; i < n; i++) {
         const sheaf__linear *l = linear[i];
-        y[i] = p->y[i] = sheaf__tape_like(tape, x, l->name, columns_of(l), x->dtype);
+        y[i] = p->y[i] = whole_like(tape, x, l->name, columns_of(l), x->dtype);
         y[i]->part = l->extent + l->first;
         y[i]->parts = l->whole || l->transposed ? 0 : l->count;
         y[i]->needs_grad = flows;
         sheaf__op_arg(op, y[i], SHEAF__MAKE | SHEAF__GRAD_READ);
         if (sheaf__dora_of(l) != NULL) {
-            p->u[i] = sheaf__tape_like(tape, x, "product of DoRA", l->owned, SHEAF_F32);
+            p->u[i] = whole_like(tape, x, "product of DoRA", l->owned, SHEAF_F32);
             sheaf__op_arg(op, p->u[i],
                           SHEAF__MAKE | (sheaf__dora_of(l)->m != NULL ? SHEAF__KEEP : 0));
         }
@@ -391,13 +452,15 @@ void sheaf__record_columns(sheaf__tape *tape, sheaf__value **y, sheaf__value *x,
         if (first_of(p, i) != i) {
             p->h[i] = p->h[first_of(p, i)];
             p->xd[i] = p->xd[first_of(p, i)];
+            p->drops[i] = p->drops[first_of(p, i)];
             continue;
         }
         if (l->lora != NULL) {
-            p->h[i] = sheaf__tape_like(tape, x, "lora inner value", l->lora->rank, x->dtype);
+            p->h[i] = whole_like(tape, x, "lora inner value", l->lora->rank, x->dtype);
             sheaf__op_arg(op, p->h[i], SHEAF__MAKE | (l->lora->b != NULL ? SHEAF__KEEP : 0));
         }
-        if (sheaf__linear_drops(l, info)) {
+        p->drops[i] = sheaf__linear_drops(l, info);
+        if (p->drops[i] && x->shards == NULL) {
             p->xd[i] = sheaf__tape_like(tape, x, "dropped input", x->cols, x->dtype);
             sheaf__op_arg(op, p->xd[i], SHEAF__MAKE | SHEAF__KEEP_NEAR);
         }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "tape/linear.h"
+#include "tape/shards.h"
 
 enum {
     SHEAF__MAX_JOBS = SHEAF__MAX_TOGETHER * (SHEAF_MAX_SLICES + 1),
@@ -51,12 +52,14 @@ void sheaf__batch_free(sheaf__batch *b);
 void sheaf__batch_run(sheaf__context *c, sheaf__batch *b);
 
 /* A product whose slices meet in the tree, for this rank alone or with the others: begin, then each
- * slice and its terms, then finish; y in `out`. Every rank must finish. */
+ * slice and its terms, then finish; y in `out`. Every rank must finish. Of rows that are divided y
+ * and the residual are this rank's. */
 void sheaf__batch_begin_tree(sheaf__batch *b);
 void sheaf__batch_slice(sheaf__batch *b, int slice);
 sheaf_status *sheaf__batch_finish_tree(sheaf__context *c, sheaf__batch *b, const sheaf_tree *tree,
                                        bool whole, int64_t m, int64_t n, void *y, sheaf_dtype out,
-                                       const float *bias, const void *residual);
+                                       const float *bias, const void *residual,
+                                       const sheaf__row_shards *shards);
 
 /* LoRA's inner values of one op, g backward or h forward, share one sum over slices: [m, width],
  * the ranks of its layers side by side. */

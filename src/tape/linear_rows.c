@@ -78,9 +78,10 @@ static sheaf_status *rows_forward(sheaf__tape *tape, sheaf__op *op)
     const bool plain = p->u == NULL;
     TRY(st, sheaf__batch_finish_tree(c, b, &layer->tree, false, m, layer->out,
                                      plain ? p->y->data : p->u->data, plain ? c->dtype : SHEAF_F32,
-                                     plain ? layer->bias : NULL, plain ? residual : NULL));
+                                     plain ? layer->bias : NULL, plain ? residual : NULL,
+                                     p->y->shards));
     if (st == NULL && !plain)
-        sheaf__dora_apply(c, layer, p->y->data, p->u->data, residual, m);
+        sheaf__dora_apply(c, layer, p->y->data, p->u->data, residual, sheaf__rows_present(p->y));
     sheaf__lora_back_free(c, &l);
     sheaf__batch_free(b);
     return st;
@@ -153,26 +154,46 @@ static sheaf_status *rows_input_gradient(sheaf__context *c, const rows_params *p
     return NULL;
 }
 
+/* y->grad, which is p->y's so far, becomes that of all rows, with DoRA of u: in scratch memory, if
+ * it is another. */
+static sheaf_status *all_gradients(sheaf__value *y, sheaf__context *c, const rows_params *p)
+{
+    const int64_t m = sheaf__rows_present(p->x);
+    void *u = NULL, *dy = p->y->grad, *all = NULL;
+    sheaf_status *st = NULL;
+    sheaf__value_shard(y, NULL);
+    if (p->y->shards != NULL) {
+        st = sheaf__gather_shards(&all, c, p->y, dy);
+        y->grad = dy = all;
+    }
+    if (p->u == NULL)
+        return st;
+    if (p->u->shards != NULL && sheaf__dora_of(p->linear)->m != NULL)
+        TRY(st, sheaf__gather_shards(&u, c, p->u, p->u->data));
+    y->grad = all;
+    if (all == NULL)
+        TRY(st, sheaf__alloc_scratch(&y->grad, c, m * y->cols));
+    TRY(st, sheaf__dora_back(c, p->linear, y->grad, dy, u == NULL ? p->u->data : u, m));
+    sheaf__free(c, u);
+    return st;
+}
+
 static sheaf_status *rows_backward(sheaf__tape *tape, sheaf__op *op)
 {
     sheaf__context *c = sheaf__tape_context(tape);
     const rows_params *own = op->params;
-    rows_params of = *own; /* with DoRA of the gradient of u */
+    rows_params of = *own; /* of the gradient that products read: of all rows, with DoRA of u */
     const rows_params *p = &of;
     const sheaf__lora_part *lora = p->linear->lora;
-    const int64_t m = sheaf__rows_present(p->y);
-    sheaf__value u = *p->y;
+    const int64_t m = sheaf__rows_present(p->x);
+    sheaf__value y = *p->y;
     void *g = NULL;
     sheaf__batch *b;
     sheaf_status *st = m == 0 ? sheaf__tape_recompute(tape, p->x) : sheaf__batch_new(&b, c);
     if (st != NULL || m == 0)
         return st;
-    if (p->u != NULL) {
-        u.grad = NULL;
-        st = sheaf__alloc_scratch(&u.grad, c, m * p->y->cols);
-        TRY(st, sheaf__dora_back(c, p->linear, u.grad, own->y->grad, p->u->data, m));
-        of.y = &u;
-    }
+    of.y = &y;
+    st = all_gradients(&y, c, own);
     if (st == NULL && lora != NULL)
         st = sheaf__alloc_scratch(&g, c, m * lora->rank);
     if (lora != NULL && st == NULL) {
@@ -187,8 +208,8 @@ static sheaf_status *rows_backward(sheaf__tape *tape, sheaf__op *op)
     TRY(st, sheaf__tape_recompute(tape, p->x));
     TRY(st, rows_weight_gradients(c, p, g, b));
     sheaf__free(c, g);
-    if (own->u != NULL)
-        sheaf__free(c, u.grad);
+    if (y.grad != own->y->grad)
+        sheaf__free(c, y.grad);
     sheaf__batch_free(b);
     if (st == NULL)
         sheaf__pass_gradient(c, own->residual, own->y);
@@ -196,7 +217,8 @@ static sheaf_status *rows_backward(sheaf__tape *tape, sheaf__op *op)
 }
 
 sheaf__value *sheaf__record_rows(sheaf__tape *tape, sheaf__value *x, sheaf__linear *linear,
-                                 sheaf__value *residual, const sheaf__step_info *info)
+                                 sheaf__value *residual, const sheaf__row_shards *shards,
+                                 const sheaf__step_info *info)
 {
     sheaf__op *op = sheaf__tape_op(tape, linear->name, rows_forward, NULL, sizeof(rows_params));
     rows_params *p = op->params;
@@ -209,6 +231,7 @@ sheaf__value *sheaf__record_rows(sheaf__tape *tape, sheaf__value *x, sheaf__line
                         (linear->lora != NULL && linear->lora->a != NULL && !drops);
     p->y = sheaf__tape_like(tape, x, linear->name, linear->out, x->dtype);
     p->y->parts = 0;
+    sheaf__value_shard(p->y, shards);
     p->y->needs_grad = flows;
     sheaf__op_arg(op, x, SHEAF__READ | SHEAF__GRAD_WRITE | (keep_x ? SHEAF__KEEP_NEAR : 0));
     sheaf__op_arg(op, p->y, SHEAF__MAKE | SHEAF__GRAD_READ);
@@ -221,6 +244,7 @@ sheaf__value *sheaf__record_rows(sheaf__tape *tape, sheaf__value *x, sheaf__line
     if (sheaf__dora_of(linear) != NULL) {
         p->u = sheaf__tape_like(tape, x, "product of DoRA", linear->out, SHEAF_F32);
         p->u->parts = 0;
+        sheaf__value_shard(p->u, shards);
         sheaf__op_arg(op, p->u,
                       SHEAF__MAKE | (sheaf__dora_of(linear)->m != NULL ? SHEAF__KEEP : 0));
     }

@@ -208,7 +208,7 @@ static void run(outcome *o, problem *p, layer *l, sheaf__context *c, const setti
                              p->out[0], 0);
     sheaf__tape_segment_begin(tape, 0);
     if (s->rows)
-        y[0] = sheaf__record_rows(tape, x, layers[0], residual, &info);
+        y[0] = sheaf__record_rows(tape, x, layers[0], residual, NULL, &info);
     else
         sheaf__record_columns(tape, y, x, layers, s->layers, &info);
     sheaf__tape_segment_end(tape);

@@ -90,7 +90,7 @@ sheaf_status *sheaf__sum_partials(sheaf__context *c, const sheaf_tree *tree, flo
         root[r] = part[node->begin + result - first];
     }
     *total = root[0];
-    return c->ranks == 1 ? NULL : sheaf__sum_among(c, c->comm, tree, root, rows, cols);
+    return c->ranks == 1 ? NULL : sheaf__sum_among(c, c->comm, tree, root, rows, cols, NULL);
 }
 
 sheaf_status *sheaf__alloc_scratch(void *out, sheaf__context *c, int64_t n)

@@ -99,6 +99,7 @@ sheaf__value *sheaf__tape_like(sheaf__tape *tape, const sheaf__value *x, const c
     sheaf__value *y = sheaf__tape_value(tape, name, x->rows, cols, dtype);
     y->there = x->there;
     y->blocks = x->blocks;
+    y->shards = x->shards;
     sheaf__cut_as(y, x);
     return y;
 }

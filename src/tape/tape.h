@@ -116,7 +116,10 @@ typedef struct sheaf__value {
      * known ahead, memory is taken for these; else for all, and on dry all are there. */
     const int64_t *there;
     const sheaf__row_blocks *blocks; /* of such rows; else NULL */
-    sheaf__grad_rows grad_rows;      /* list NULL: all */
+    /* Of a value whose rows are divided over the ranks, of which this one has `rows` (shards.h):
+     * which are whose. NULL: it has all. */
+    const struct sheaf__row_shards *shards;
+    sheaf__grad_rows grad_rows; /* list NULL: all */
     sheaf_dtype dtype;
     bool needs_grad;
     bool statistic; /* kept for backward only; may hold -inf in a healthy run */
@@ -295,9 +298,11 @@ double sheaf__costs_sent(const sheaf__costs *costs);
 double sheaf__costs_waiting(const sheaf__costs *costs);
 
 /* sheaf__sum_among - the sum of own roots over the ranks of `comm`, or of none (NULL), into
- * roots[0] (float32 [rows, cols]). Counts bytes on dry. */
+ * roots[0] (float32 [rows, cols]): of all rows, or of a rank's own (`first`, as sheaf_comm_sum()
+ * has it). Counts bytes on dry. */
 sheaf_status *sheaf__sum_among(sheaf__context *context, sheaf_comm *comm, const sheaf_tree *tree,
-                               float *const *roots, int64_t rows, int64_t cols);
+                               float *const *roots, int64_t rows, int64_t cols,
+                               const int64_t *first);
 
 /* sheaf__exchanges_beside - do the ranks of c->comm exchange while operations run? Then work may be
  * made in parts, behind each of which stands a mark: the exchanges to come, a mark each, wait for

@@ -30,7 +30,7 @@ typedef struct run {
     setting how;
     sheaf_dtype dtype;
     sheaf_sums sums;
-    bool rerun;
+    bool rerun, norms;
     int32_t *ids, *labels, *position;
     int64_t *sample, *place; /* of every row, for dropout */
     uint8_t *mask;
@@ -40,9 +40,10 @@ typedef struct run {
     double loss, norm;
 } run;
 
-static bool embedding_only(void *self, const sheaf_tensor *t)
+static bool embedding_and_norms(void *self, const sheaf_tensor *t)
 {
-    return t->role == SHEAF_EMBED;
+    const run *r = self;
+    return t->role == SHEAF_EMBED || (r->norms && sheaf__is_norm(t->role));
 }
 
 /* Whoever listens hears of all rows, so that all are computed. */
@@ -112,7 +113,8 @@ static sheaf_status *rank_body(void *arg, sheaf_comm *comm)
                          .dtype = r->dtype };
     const sheaf__model_options options = { .lora = r->lora,
                                            .train_lora = true,
-                                           .trains = embedding_only,
+                                           .trains = embedding_and_norms,
+                                           .self = r,
                                            .backward = true,
                                            .positions = r->seq };
     st = sheaf__model_new(&model, &c, r->schema, &options);
@@ -170,6 +172,7 @@ typedef struct shape {
     double dropout;
     bool spans; /* labels at the end of each sequence alone, in the second not one */
     sheaf_sums sums;
+    bool norms; /* are trained, too */
 } shape;
 
 static sheaf_config config_of(int64_t hidden, int64_t ffn, int64_t heads, int64_t kv, int64_t dim,
@@ -216,6 +219,7 @@ static void compare(const shape *shape, sheaf_dtype dtype, const setting *settin
                  .seq = shape->seq,
                  .dtype = dtype,
                  .sums = shape->sums,
+                 .norms = shape->norms,
                  .ids = malloc((size_t)tokens * 4),
                  .labels = malloc((size_t)tokens * 4),
                  .position = malloc((size_t)tokens * 4),
@@ -320,6 +324,22 @@ static void test_rows_without_labels(void **state)
     compare(&s, SHEAF_BF16, some, ARRAY_LEN(some), 0x597850ae235fd96dull);
 }
 
+/* Gradients of norms are sums over rows, of which each rank has some blocks, some ranks none. */
+static void test_norms(void **state)
+{
+    const setting some[] = { { 1, 2, NULL },
+                             { 2, 1, NULL },
+                             { 3, 2, NULL },
+                             { 8, 1, NULL },
+                             { 2, 2, NULL, false, &checked_device },
+                             { 3, 2, NULL, false, &copied_device } };
+    shape s = { config_of(48, 173, 14, 7, 6, 511, 2), 3, 205, 5, 0.1, .norms = true };
+    compare(&s, SHEAF_F32, some, ARRAY_LEN(some), 0x3e5403f20823e8cfull);
+    s.config.family = SHEAF_OLMO2;
+    s.config.qkv_bias = false;
+    compare(&s, SHEAF_BF16, some, ARRAY_LEN(some), 0x387a8054bde3a545ull);
+}
+
 static void test_production(void **state)
 {
     const shape big = { config_of(2304, 6145, 36, 2, 64, 97, 1), 2, 1061, 16, 0 };
@@ -339,7 +359,8 @@ static void test_production(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest quick[] = { cmocka_unit_test(test_odd),
-                                        cmocka_unit_test(test_rows_without_labels) };
+                                        cmocka_unit_test(test_rows_without_labels),
+                                        cmocka_unit_test(test_norms) };
     const struct CMUnitTest large[] = { cmocka_unit_test(test_production) };
     /* One source, two programs: production sizes take a minute and are a test of their own. */
     return strstr(argv[0], "production") != NULL ? cmocka_run_group_tests(large, NULL, NULL)

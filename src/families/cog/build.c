@@ -205,7 +205,7 @@ static void columns(const run *r, sheaf__value **y, sheaf__value *x, sheaf__line
 
 static sheaf__value *rows(const run *r, sheaf__value *x, sheaf__linear *l, sheaf__value *residual)
 {
-    return sheaf__record_rows(r->tape, x, l, residual, &r->pass->info[r->kind]);
+    return sheaf__record_rows(r->tape, x, l, residual, NULL, &r->pass->info[r->kind]);
 }
 
 static sheaf__value *attention(const run *r, sheaf__value *const qkv[3], int64_t patches,

@@ -79,11 +79,12 @@ static sheaf__value *record_layer(const run *r, sheaf__value *x, sheaf__eva_laye
                                  .group = 1,
                                  .head_dim = width };
     h = sheaf__record_full_attention(r->tape, qkv[0], qkv[1], qkv[2], &heads, rows, NULL, NULL);
-    h = sheaf__record_rows(r->tape, h, &l->dense, NULL, r->info);
+    h = sheaf__record_rows(r->tape, h, &l->dense, NULL, NULL, r->info);
     x = sheaf__record_layernorm(r->tape, h, &l->norm1, x);
     sheaf__tape_mlp(r->tape);
     COLUMNS(r, &h, x, &l->up);
-    h = sheaf__record_rows(r->tape, sheaf__record_gelu(r->tape, h, false), &l->down, NULL, r->info);
+    h = sheaf__record_rows(r->tape, sheaf__record_gelu(r->tape, h, false), &l->down, NULL, NULL,
+                           r->info);
     return sheaf__record_layernorm(r->tape, h, &l->norm2, x);
 }
 
@@ -109,12 +110,12 @@ static sheaf__value *record_adapter(const run *r, sheaf__value *x, sheaf__towers
 {
     sheaf__value *gate_up[2];
     x = sheaf__record_rows(r->tape, sheaf__record_own_columns(r->tape, x, &e->adapter.linear),
-                           &e->adapter.linear, NULL, r->info);
+                           &e->adapter.linear, NULL, NULL, r->info);
     x = sheaf__record_gelu(r->tape, sheaf__record_layernorm(r->tape, x, &e->adapter.norm, NULL),
                            false);
     COLUMNS(r, gate_up, x, &e->adapter.gate, &e->adapter.up);
     x = sheaf__record_swiglu(r->tape, gate_up[0], gate_up[1], false);
-    return sheaf__record_rows(r->tape, x, &e->adapter.down, NULL, r->info);
+    return sheaf__record_rows(r->tape, x, &e->adapter.down, NULL, NULL, r->info);
 }
 
 sheaf__value *sheaf__eva_encode(sheaf__model *m, sheaf__tape *tape, const sheaf__pass *pass,

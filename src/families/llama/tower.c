@@ -232,13 +232,13 @@ static sheaf__value *record_block(sheaf__tape *tape, sheaf__value *x, sheaf__tow
     sheaf__record_columns(tape, qkv, h, (sheaf__linear *const[]){ &b->q, &b->k, &b->v }, 3, info);
     const sheaf__heads heads = { .kv_heads = qkv[1]->cols / width, .group = 1, .head_dim = width };
     h = sheaf__record_picture_attention(tape, qkv[0], qkv[1], qkv[2], &heads, pictures, 0);
-    h = sheaf__record_rows(tape, h, &b->proj, after ? NULL : x, info);
+    h = sheaf__record_rows(tape, h, &b->proj, after ? NULL : x, NULL, info);
     x = after ? sheaf__record_layernorm(tape, h, &b->norm1, x) : h;
     sheaf__tape_mlp(tape);
     h = after ? x : sheaf__record_layernorm(tape, x, &b->norm2, NULL);
     sheaf__record_columns(tape, &h, h, (sheaf__linear *const[]){ &b->fc1 }, 1, info);
     h = sheaf__record_gelu(tape, h, n->tanh);
-    h = sheaf__record_rows(tape, h, &b->fc2, after ? NULL : x, info);
+    h = sheaf__record_rows(tape, h, &b->fc2, after ? NULL : x, NULL, info);
     return after ? sheaf__record_layernorm(tape, h, &b->norm2, x) : h;
 }
 

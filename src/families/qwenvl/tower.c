@@ -241,7 +241,7 @@ static sheaf__value *record_block(sheaf__tape *tape, sheaf__value *x, block *b,
         sheaf__record_turned(tape, qkv[i], turns, width);
     const sheaf__heads heads = { .kv_heads = qkv[1]->cols / width, .group = 1, .head_dim = width };
     h = sheaf__record_picture_attention(tape, qkv[0], qkv[1], qkv[2], &heads, pictures, 0);
-    x = sheaf__record_rows(tape, h, &b->proj, x, info);
+    x = sheaf__record_rows(tape, h, &b->proj, x, NULL, info);
     sheaf__tape_mlp(tape);
     h = record_norm(tape, x, &b->norm2);
     const bool gated = b->up.name != NULL;
@@ -249,7 +249,7 @@ static sheaf__value *record_block(sheaf__tape *tape, sheaf__value *x, block *b,
                           info);
     h = gated ? sheaf__record_swiglu(tape, up[0], up[1], false)
               : sheaf__record_gelu(tape, up[0], true);
-    return sheaf__record_rows(tape, h, &b->down, x, info);
+    return sheaf__record_rows(tape, h, &b->down, x, NULL, info);
 }
 
 /* normed: the norm is of each patch; else of those that were joined. */
@@ -263,7 +263,7 @@ static sheaf__value *record_merger(sheaf__tape *tape, sheaf__value *x, merger *g
         x = record_norm(tape, x, &g->norm);
     sheaf__record_columns(tape, &x, x, (sheaf__linear *const[]){ &g->fc1 }, 1, info);
     x = sheaf__record_gelu(tape, x, false);
-    x = sheaf__record_rows(tape, x, &g->fc2, NULL, info);
+    x = sheaf__record_rows(tape, x, &g->fc2, NULL, NULL, info);
     return sheaf__record_squares(tape, x, pictures);
 }
 

@@ -1,0 +1,55 @@
+/* shards.h - values whose rows are divided over the ranks, each holding those of its own: the
+ * residual stream, and all that is made of it row by row (Megatron's sequence parallelism,
+ * Korthikanti et al. 2022). A layer cut along its input leaves the rows of its sum with their
+ * ranks; one cut along its output gathers them for its products, forward and, where it trains, once
+ * more backward. Rows are independent of each other, so that no byte depends on it. */
+#pragma once
+
+#include "tape/tape.h"
+
+typedef struct sheaf__row_shards {
+    int64_t rows, most;                  /* of all ranks together, of this one */
+    int64_t first[SHEAF_MAX_SLICES + 1]; /* by rank; [ranks]: the end */
+    /* Of rows that a run chooses: how many of all are there, and of this rank's; known, as `first`,
+     * once they are chosen. NULL: all are. */
+    const int64_t *there;
+    int64_t here;
+} sheaf__row_shards;
+
+/* sheaf__all_rows - the rows of a value on all ranks together, as far as they are there. */
+static inline int64_t sheaf__all_rows(const sheaf__value *v)
+{
+    if (v->shards == NULL)
+        return sheaf__rows_present(v);
+    return v->shards->there == NULL ? v->shards->rows : *v->shards->there;
+}
+/* sheaf__first_row - of those that this rank has. */
+static inline int64_t sheaf__first_row(const sheaf__context *c, const sheaf__value *v)
+{
+    return v->shards == NULL ? 0 : v->shards->first[c->rank];
+}
+
+/* sheaf__row_shards_new - `unit` rows stay together; the tape's. */
+const sheaf__row_shards *sheaf__row_shards_new(sheaf__tape *tape, int64_t rows, int64_t unit);
+/* sheaf__value_shard - y, which nothing holds yet, is divided so; NULL: whole. */
+void sheaf__value_shard(sheaf__value *y, const sheaf__row_shards *shards);
+
+/* sheaf__record_shard - this rank's rows of x, which all have. Backward gathers. */
+sheaf__value *sheaf__record_shard(sheaf__tape *tape, sheaf__value *x,
+                                  const sheaf__row_shards *shards);
+/* sheaf__record_whole - all rows of x on every rank; x itself where it is so. */
+sheaf__value *sheaf__record_whole(sheaf__tape *tape, sheaf__value *x);
+
+/* sheaf__gather_shards - all rows of v, of which `own` are this rank's, in scratch memory (NULL
+ * after a failure). */
+sheaf_status *sheaf__gather_shards(void **all, sheaf__context *context, const sheaf__value *v,
+                                   const void *own);
+
+/* sum[i] [width] += the sums over rows [begin, begin + rows) of a rank's own. */
+typedef void sheaf__block_sums(const sheaf__context *context, const void *of, float *const *sum,
+                               int64_t begin, int64_t rows);
+/* sheaf__sum_shards - grad[i] [width] += the sums over all rows of x, for `n` <= 2 gradients; where
+ * its rows are divided, by blocks of 256 (docs/contract.md, section 1.4), of which each is one
+ * rank's. grad[i] NULL: not wanted. */
+sheaf_status *sheaf__sum_shards(sheaf__context *context, float *const *grad, int n, int64_t width,
+                                const sheaf__value *x, sheaf__block_sums *sums, const void *of);
