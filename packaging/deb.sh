@@ -9,9 +9,13 @@ set -euo pipefail
 build=$(realpath "$1")
 mkdir -p "$2"
 out=$(realpath "$2")
-export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-315532800} DEB_HOST_MULTIARCH
-architecture=$(dpkg --print-architecture)
-DEB_HOST_MULTIARCH=$(dpkg-architecture -qDEB_HOST_MULTIARCH)
+export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-315532800}
+case $(od -An -j18 -N2 -tu2 "$build/libsheaf.so.0" | tr -d ' ') in # as ELF numbers machines
+    62) architecture=amd64 ;;
+    183) architecture=arm64 ;;
+    *) printf 'deb.sh: %s/libsheaf.so.0 is neither for amd64 nor for arm64\n' "$build" >&2; exit 3 ;;
+esac
+eval "$(dpkg-architecture -f -a"$architecture" -s 2>/dev/null)" # perhaps not this machine's
 version=$(meson introspect --projectinfo "$build" | sed 's/.*"version": "\([^"]*\)".*/\1/')
 maintainer="${DEBFULLNAME:-The sheaf authors} <${DEBEMAIL:-sheaf@localhost}>" # as Debian's own tools are told
 work=$(mktemp -d "${TMPDIR:-/tmp}/sheaf-deb.XXXXXX")
@@ -109,7 +113,7 @@ control() {
 about="Fine-tunes, stores, repairs, merges and runs language and vision-language models that are divided over devices, with the same bytes on any number of them."
 # What they need is known before the first is made: as an argument, or in a loop, a failure would be lost.
 library=$(needs libsheaf0 "$work/libsheaf0/$lib"/libsheaf.so.0.*)
-mapfile -t files < <(sed -n 's/^Requires.private: *//p' "$libdir/pkgconfig/sheaf.pc" | tr ',' '\n' | awk '{ print "*/pkgconfig/" $1 ".pc" }')
+mapfile -t files < <(sed -n 's/^Requires.private: *//p' "$libdir/pkgconfig/sheaf.pc" | tr ',' '\n' | awk -v of="$DEB_HOST_MULTIARCH" '{ print "*/" of "/pkgconfig/" $1 ".pc" }')
 static=$(dpkg-query -S "${files[@]}" | sed 's/:.*//' | LC_ALL=C sort -u | paste -sd, | sed 's/,/, /g')
 modules=()
 for module in "$work/sheaf/$lib/sheaf"/*.so; do [ ! -e "$module" ] || [[ $module == *openmpi* ]] || modules+=("$module"); done

@@ -25,9 +25,11 @@ import zipfile
 from pathlib import Path
 
 GLIBC = (2, 34)
-TAG = f"py3-none-manylinux_{GLIBC[0]}_{GLIBC[1]}_x86_64"
 # Of glibc, which every machine has that the tag is for.
-OF_GLIBC = {"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "ld-linux-x86-64.so.2"}
+OF_GLIBC = {"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1"}
+OF_GLIBC |= {"ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
+# The machines that wheels are for, as ELF numbers them (e_machine).
+MACHINES = {62: "x86_64", 183: "aarch64"}
 
 
 def said(*command):
@@ -40,28 +42,46 @@ def said(*command):
         sys.exit(f"wheel.py: {' '.join(error.cmd)}: {error.stderr.strip()}")
 
 
-def libraries_of(program):
-    """Name and path of each library that a program loads, those of libraries too."""
-    found = {}
-    for line in said("ldd", program).splitlines():
-        words = line.split()
-        if "=>" in words:
-            if words[2] == "not":
-                sys.exit(f"wheel.py: {program} needs {words[0]}, which is not found")
-            found[words[0]] = Path(words[2])
-    return {name: path for name, path in found.items() if name not in OF_GLIBC}
+def machine_of(library):
+    """The machine that it was built for, perhaps by a cross compiler."""
+    number = int.from_bytes(library.read_bytes()[18:20], "little")
+    return MACHINES.get(number) or sys.exit(f"wheel.py: {library} is for machine {number} of ELF, not {MACHINES}")
+
+
+def tag_of(machine):
+    return f"py3-none-manylinux_{GLIBC[0]}_{GLIBC[1]}_{machine}"
+
+
+def tool(name, machine):
+    """A program of binutils that reads files of that machine."""
+    return name if machine == platform.machine() else f"{machine}-linux-gnu-{name}"
+
+
+def libraries_of(program, machine):
+    """Name and path of each library that a program loads, those of libraries too: Debian's, of that machine."""
+    found, wanted = {}, needed(program)
+    while wanted:
+        name = wanted.pop()
+        if name in OF_GLIBC or name in found:
+            continue
+        places = [Path(folder, f"{machine}-linux-gnu", name) for folder in ("/usr/lib", "/lib")]
+        found[name] = next((place for place in places if place.exists()), None)
+        if found[name] is None:
+            sys.exit(f"wheel.py: {program} needs {name}, which is neither {places[0]} nor {places[1]}")
+        wanted += needed(found[name])
+    return found
 
 
 def needed(file):
     return said("patchelf", "--print-needed", file).split()
 
 
-def check_glibc(file):
+def check_glibc(file, machine):
     """No symbol of a later glibc than the tag's."""
-    wanted = set(re.findall(r"\bGLIBC_(\d+)\.(\d+)", said("objdump", "-T", file)))
+    wanted = set(re.findall(r"\bGLIBC_(\d+)\.(\d+)", said(tool("objdump", machine), "-T", file)))
     latest = max(((int(major), int(minor)) for major, minor in wanted), default=(0, 0))
     if latest > GLIBC:
-        sys.exit(f"wheel.py: {file.name} needs glibc {latest[0]}.{latest[1]}: not {TAG}")
+        sys.exit(f"wheel.py: {file.name} needs glibc {latest[0]}.{latest[1]}: not {tag_of(machine)}")
 
 
 def licence_of(path):
@@ -70,7 +90,7 @@ def licence_of(path):
     return package, Path("/usr/share/doc") / package / "copyright"
 
 
-def fill_native(native, licences, build):
+def fill_native(native, licences, build, machine):
     """Command, library, kernels of GPUs where they were built, and what they need."""
     programs = []
     for source, name in (
@@ -79,13 +99,13 @@ def fill_native(native, licences, build):
         (build / "src/cli/sheaf-cuda.so", "sheaf-cuda.so"),
     ):
         if source.exists():
-            said("strip", "-o", native / name, source.resolve())
+            said(tool("strip", machine), "-o", native / name, source.resolve())
             programs.append(native / name)
         elif name != "sheaf-cuda.so":
             sys.exit(f"wheel.py: {source} is not there; ./run build makes it")
     bundled = {}
     for program in programs:
-        bundled.update(libraries_of(program))
+        bundled.update(libraries_of(program, machine))
     renamed = {}
     for name, path in sorted(bundled.items()):
         stem, _, end = name.partition(".so")
@@ -99,7 +119,7 @@ def fill_native(native, licences, build):
         if replaced or soname:
             said("patchelf", *replaced, *soname, file)
         said("patchelf", "--set-rpath", "$ORIGIN", file)  # with names in one call it undoes them
-        check_glibc(file)
+        check_glibc(file, machine)
         file.chmod(0o755)
     for file in native.iterdir():
         for name in needed(file):
@@ -145,9 +165,9 @@ def write_zip(wheel, folder, record):
 def main():
     if len(sys.argv) != 4:
         sys.exit("usage: wheel.py SOURCE_ROOT BUILD_ROOT OUT")
-    if not TAG.endswith(f"_{platform.machine()}"):
-        sys.exit(f"wheel.py: this machine is {platform.machine()}: what is built here is not {TAG}")
     root, build, out = (Path(word).resolve() for word in sys.argv[1:])
+    machine = machine_of(build / "libsheaf.so.0")
+    tag = tag_of(machine)
     version = json.loads(said("meson", "introspect", "--projectinfo", build))["version"]
     info_name = f"sheaf-{version}.dist-info"
     with tempfile.TemporaryDirectory() as temporary:
@@ -157,14 +177,14 @@ def main():
         shutil.copytree(root / "include/sheaf", package / "include")  # of which the module reads the structs
         (package / "native").mkdir()
         (info / "licenses").mkdir(parents=True)
-        fill_native(package / "native", info / "licenses", build)
+        fill_native(package / "native", info / "licenses", build, machine)
         shutil.copytree(root / "recipes", package / "share/sheaf/recipes")
         shutil.copyfile(root / "LICENSE", info / "licenses/LICENSE")
         (info / "METADATA").write_text(metadata(version, root))
-        (info / "WHEEL").write_text(f"Wheel-Version: 1.0\nGenerator: sheaf\nRoot-Is-Purelib: false\nTag: {TAG}\n")
+        (info / "WHEEL").write_text(f"Wheel-Version: 1.0\nGenerator: sheaf\nRoot-Is-Purelib: false\nTag: {tag}\n")
         (info / "entry_points.txt").write_text("[console_scripts]\nsheaf = sheaf.__main__:main\n")
         out.mkdir(parents=True, exist_ok=True)
-        wheel = out / f"sheaf-{version}-{TAG}.whl"
+        wheel = out / f"sheaf-{version}-{tag}.whl"
         write_zip(wheel, folder, f"{info_name}/RECORD")
     print(wheel)
 

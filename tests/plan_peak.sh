@@ -38,7 +38,7 @@ predicted() { # predicted MODEL DATA FLAGS...
     shift 2
     out=$(mktemp -d "$work/peak.XXXXXX")
     plan=$("$sheaf" plan --model "$model" --data "$data" "$@" --json 2>/dev/null | grep -oE '"peak":[0-9]+' | tail -n 1 | cut -d: -f2)
-    peak=$(peak_of train --model "$model" --data "$data" --out "$out/run" --steps 3 "$@") || { echo "the run failed"; return 1; }
+    peak=$(peak_of train --model "$model" --data "$data" --out "$out/run" --steps "${steps:-3}" "$@") || { echo "the run failed"; return 1; }
     rm -rf "$out"
     awk -v plan="$plan" -v peak="$peak" -v base="$base" 'BEGIN { used = peak - base; r = plan / used; printf "planned %.1f MB, measured %.1f MB, ratio %.4f\n", plan / 1e6, used / 1e6, r; exit !(plan + 2097152 >= used && plan <= 1.05 * used + 1048576) }'
 }

@@ -62,6 +62,16 @@ cogagent caps --lora-rank 16 --lora-targets all-linear --micro-batch 4 --dtype b
 cogagent caps --method full --micro-batch 2 --dtype bfloat16 --threads 2 --tp 2
 END
 check "thirty-seven settings, twenty or more above 500 MB ($above of $total)" test "$total" -eq 37 -a "$above" -ge 20
+# One row of 131,072 tokens, whose rows are divided over ranks and whose logits are never all there.
+sed -e 's/"num_hidden_layers": [0-9]*/"num_hidden_layers": 2/' -e 's/"hidden_size": [0-9]*/"hidden_size": 128/' \
+    -e 's/"intermediate_size": [0-9]*/"intermediate_size": 352/' -e 's/"num_\(attention\|key_value\)_heads": [0-9]*/"num_\1_heads": 2/' \
+    -e 's/"max_position_embeddings": [0-9]*/"max_position_embeddings": 131072/' "$SHEAF_SOURCE_ROOT/tests/data/configs/mini.json" >"$work/far.json"
+"$sheaf" init "$work/far.json" "$work/far" --seed 1 >/dev/null 2>&1 || fail "init far"
+make_tokens "$work/far.jsonl" 1 131070
+for flags in "" "--tp 2" "--tp 2 --checkpointing"; do
+    # shellcheck disable=SC2086
+    steps=1 check "131,072 tokens, $flags" predicted "$work/far" "$work/far.jsonl" --dtype bfloat16 --lora-rank 8 --lora-targets all-linear --threads 1 $flags
+done
 # What fits: model, data, memory, flags.
 while read -r model data memory flags; do
     # shellcheck disable=SC2086

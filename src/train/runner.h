@@ -13,7 +13,7 @@ typedef struct sheaf__runner_options {
     sheaf__kept kept;
     bool plans; /* nothing is computed: no pictures are read, and rows only as numbers */
     const sheaf__noise_in *noise; /* may be NULL */
-    const sheaf__stages *stages;  /* may be NULL */
+    const sheaf__stages *stages;  /* of all ranks or of none; may be NULL */
     const sheaf_batch_images
         *each; /* of a plan without data: images of each row; NULL: one, at the towers' own size */
     const sheaf__kv_cache *kv_cache; /* cache for keys and values of prompts; else NULL */

@@ -238,7 +238,7 @@ static inline sheaf_status *trial_rank(void *arg, sheaf_comm *comm)
                                   .backward = t->backward,
                                   .kept = t->backward && t->ranks == 3 ? SHEAF__KEPT_NONE
                                                                        : SHEAF__KEPT_ALL,
-                                  .stages = rank == 0 && !t->backward ? &stages : NULL }));
+                                  .stages = t->backward ? NULL : &stages }));
     int64_t row[64];
     for (int64_t i = 0; i < rows; i++)
         row[i] = i;
