@@ -323,10 +323,10 @@ static streams from_tower(const pass *p, int64_t index, streams h)
 static sheaf__value *record_layers(const pass *p, sheaf__value *x)
 {
     streams h = split(p, x);
-    for (int i = 0; i < SHEAF__STREAMS; i++)
-        if (h.x[i] != NULL)
-            h.x[i] = sheaf__record_shard(p->tape, h.x[i], p->shards[i]);
     for (int64_t i = p->m->first_layer; i < p->m->end_layer; i++) {
+        for (int s = 0; s < SHEAF__STREAMS && i == p->behind; s++)
+            if (h.x[s] != NULL)
+                h.x[s] = sheaf__record_shard(p->tape, h.x[s], p->shards[s]);
         sheaf__tape_segment_begin(p->tape, (int)i);
         h = staged(p, "attention", (int)i, self_attention(p, (int)i, h));
         if (p->m->layer[i].has_cross)
@@ -413,8 +413,9 @@ static bool norms_train(const sheaf__layer *l)
     return trains;
 }
 
-/* Rows between the layers' products are divided over the ranks, but where few are new, where the
- * caller looks at them, and where a tower adds to some. Sums over rows need whole blocks. */
+/* Rows between the layers' products are divided over the ranks, behind the layers in which a tower
+ * adds to some; but not where few are new, nor where the caller looks at them. Sums over rows need
+ * whole blocks. */
 static void shard_rows(pass *p)
 {
     const sheaf__model *m = p->m;
@@ -422,7 +423,7 @@ static void shard_rows(pass *p)
     for (int64_t i = m->first_layer; i < m->end_layer; i++)
         unit = norms_train(&m->layer[i]) ? 256 : unit;
     if (m->context->ranks == 1 || m->context->stages > 1 || p->of->kv_cache != NULL ||
-        p->of->stages != NULL || p->image != NULL)
+        p->of->stages != NULL)
         return;
     for (int i = 0; i < SHEAF__STREAMS; i++)
         if (p->rows[i] > 0)
