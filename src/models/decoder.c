@@ -404,24 +404,30 @@ static int64_t layers_behind(const sheaf_config *config)
     return most;
 }
 
-static bool norms_train(const sheaf__layer *l)
+/* Is a gradient a sum over the rows of the residual stream? Those of other tensors read all rows of
+ * what a layer cut along its input gave, or of columns. */
+static bool sums_rows(const sheaf__module *module)
 {
-    bool trains =
-        l->norm_in.trained != NULL || l->norm_post.trained != NULL || l->norm_cross.trained != NULL;
-    for (int i = 0; i < 2; i++)
-        trains |= l->norm_after[i].weight_trained != NULL || l->norm_after[i].bias_trained != NULL;
-    return trains;
+    const sheaf__linear *linear = module->part;
+    const sheaf__layernorm *norm = module->part;
+    switch (module->kind) {
+    case SHEAF__RMSNORM: return ((const sheaf__norm *)module->part)->trained != NULL;
+    case SHEAF__LAYERNORM: return norm->weight_trained != NULL || norm->bias_trained != NULL;
+    case SHEAF__LINEAR:
+        return linear->lora != NULL && linear->lora->dora != NULL && linear->lora->dora->m != NULL;
+    default: return false;
+    }
 }
 
 /* Rows between the layers' products are divided over the ranks, behind the layers in which a tower
- * adds to some; but not where few are new, nor where the caller looks at them. Sums over rows need
- * whole blocks. */
+ * adds to some; but not where few are new, nor where the caller looks at them. Sums over rows take
+ * whole blocks of 256. */
 static void shard_rows(pass *p)
 {
     const sheaf__model *m = p->m;
-    int64_t unit = m->norm.trained != NULL ? 256 : 4; /* exchanges of GPUs begin at 4 elements */
-    for (int64_t i = m->first_layer; i < m->end_layer; i++)
-        unit = norms_train(&m->layer[i]) ? 256 : unit;
+    int64_t unit = 4; /* exchanges of GPUs begin at multiples of 4 elements */
+    for (int i = 0; i < m->nmodules; i++)
+        unit = sums_rows(&m->module[i]) ? 256 : unit;
     if (m->context->ranks == 1 || m->context->stages > 1 || p->of->kv_cache != NULL ||
         p->of->stages != NULL)
         return;

@@ -38,8 +38,8 @@ static sheaf_status *ones(float **out, sheaf__context *c, int64_t n)
 }
 
 /* to[cols] += sum over rows of a * (x * by), float32; `by` of each row. */
-static void add_dots(sheaf__context *c, float *to, const float *a, const float *x, const float *by,
-                     int64_t ld, int64_t rows, int64_t cols)
+static void add_dots(const sheaf__context *c, float *to, const float *a, const float *x,
+                     const float *by, int64_t ld, int64_t rows, int64_t cols)
 {
     sheaf__op_norm_weight(c->device, (sheaf__norm_weight){ .dw = to,
                                                            .dy = a,
@@ -260,8 +260,22 @@ void sheaf__dora_apply(sheaf__context *c, const sheaf__linear *l, void *y, const
     sheaf__op_finish(c->device, y, u, d->factor, l->bias, residual, rows, d->n, c->dtype);
 }
 
+/* Dots of rows of dy / n and u, of which a rank may have but its own. */
+typedef struct dots {
+    const float *quotient, *u, *one; /* from the first own row on */
+    int64_t ld, extent;
+} dots;
+
+static void sum_dots(const sheaf__context *c, const void *of, float *const *sum, int64_t begin,
+                     int64_t rows)
+{
+    const dots *d = of;
+    add_dots(c, sum[0], d->quotient + begin * d->ld, d->u + begin * d->ld, d->one, d->ld, rows,
+             d->extent);
+}
+
 sheaf_status *sheaf__dora_back(sheaf__context *c, const sheaf__linear *l, void *g, const void *dy,
-                               const float *u, int64_t rows)
+                               const sheaf__value *u, int64_t rows)
 {
     const struct sheaf__dora *d = l->lora->dora;
     const sheaf__trained *bias = l->bias_trained;
@@ -279,10 +293,13 @@ sheaf_status *sheaf__dora_back(sheaf__context *c, const sheaf__linear *l, void *
     }
     if (st == NULL && d->m != NULL) {
         sheaf__op_finish(c->device, wide, wide, d->inverse, NULL, NULL, rows, d->n, SHEAF_F32);
-        for (int s = first; s < first + count; s++) {
+        for (int s = first; s < first + count && st == NULL; s++) {
             const int64_t at = l->rows ? 0 : l->begin[s];
-            add_dots(c, d->m->grad[s] + d->m_at[s], wide + at, u + at, one, d->n, rows,
-                     l->rows ? d->n : l->extent[s]);
+            const dots of = { wide + sheaf__first_row(c, u) * d->n + at,
+                              (const float *)u->data + at, one, d->n,
+                              l->rows ? d->n : l->extent[s] };
+            float *grad = d->m->grad[s] + d->m_at[s];
+            st = sheaf__sum_shards(c, &grad, 1, of.extent, u, sum_dots, &of);
         }
     }
     sheaf__free(c, wide);

@@ -373,8 +373,7 @@ static sheaf_status *columns_back(sheaf__context *c, const columns_params *p, sh
         return st;
     for (int i = 0; i < p->n; i++) /* the gradient of y dies in this step */
         if (p->u[i] != NULL)
-            TRY(st,
-                sheaf__dora_back(c, p->linear[i], p->y[i]->grad, p->y[i]->grad, p->u[i]->data, m));
+            TRY(st, sheaf__dora_back(c, p->linear[i], p->y[i]->grad, p->y[i]->grad, p->u[i], m));
     if (st == NULL && l.width > 0) {
         st = sheaf__lora_back_alloc(c, &l, p->linear[0]->count, m);
         TRY(st, columns_lora_inner(c, p, &l, b));

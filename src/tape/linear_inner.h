@@ -92,7 +92,7 @@ sheaf_status *sheaf__dora_norms(sheaf__context *c, sheaf__linear *l);
 void sheaf__dora_apply(sheaf__context *c, const sheaf__linear *l, void *y, const float *u,
                        const void *residual, int64_t rows);
 sheaf_status *sheaf__dora_back(sheaf__context *c, const sheaf__linear *l, void *g, const void *dy,
-                               const float *u, int64_t rows);
+                               const sheaf__value *u, int64_t rows);
 static inline const struct sheaf__dora *sheaf__dora_of(const sheaf__linear *l)
 {
     return l->lora == NULL ? NULL : l->lora->dora;

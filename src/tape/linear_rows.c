@@ -159,7 +159,7 @@ static sheaf_status *rows_input_gradient(sheaf__context *c, const rows_params *p
 static sheaf_status *all_gradients(sheaf__value *y, sheaf__context *c, const rows_params *p)
 {
     const int64_t m = sheaf__rows_present(p->x);
-    void *u = NULL, *dy = p->y->grad, *all = NULL;
+    void *dy = p->y->grad, *all = NULL;
     sheaf_status *st = NULL;
     sheaf__value_shard(y, NULL);
     if (p->y->shards != NULL) {
@@ -168,14 +168,10 @@ static sheaf_status *all_gradients(sheaf__value *y, sheaf__context *c, const row
     }
     if (p->u == NULL)
         return st;
-    if (p->u->shards != NULL && sheaf__dora_of(p->linear)->m != NULL)
-        TRY(st, sheaf__gather_shards(&u, c, p->u, p->u->data));
     y->grad = all;
     if (all == NULL)
         TRY(st, sheaf__alloc_scratch(&y->grad, c, m * y->cols));
-    TRY(st, sheaf__dora_back(c, p->linear, y->grad, dy, u == NULL ? p->u->data : u, m));
-    sheaf__free(c, u);
-    return st;
+    return TRY(st, sheaf__dora_back(c, p->linear, y->grad, dy, p->u, m));
 }
 
 static sheaf_status *rows_backward(sheaf__tape *tape, sheaf__op *op)
