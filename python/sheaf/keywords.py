@@ -12,7 +12,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 # What other programs call them.
 PEERS = {
     "adapters": "adapter",
-    "chat_template": "prompt_template",
+    "chat_template": "template",
     "device_map": "device",
     "do_sample": "greedy",
     "load_in_4bit": "quantize",
@@ -23,10 +23,10 @@ PEERS = {
     "num_threads": "threads",
     "output": "dst",
     "output_dir": "out",
+    "prompt_template": "template",
     "stop_strings": "stop",
     "streamer": "on_text",
     "system_prompt": "system",
-    "template": "prompt_template",
     "tensor_parallel_size": "tp",
     "torch_dtype": "dtype",
 }

@@ -68,7 +68,7 @@ class Model:
     adapter: PEFT adapter, or a training run, to use with it
     config: the model's config.json, where its folder has none
     tokenizer: file or folder; default the run's, else the model's own
-    prompt_template: name of the chat template; default the run's, else the model's
+    template: name of the chat template; default the run's, else the model's
     raw: texts are continued as they stand
     dtype: of activations and products, "float32", "bfloat16" or "float16"; default the run's, else the model's own
     tp: ranks that share the model; 0: one
@@ -93,7 +93,7 @@ class Model:
         adapter: Optional[StrPath] = None,
         config: Optional[StrPath] = None,
         tokenizer: Optional[StrPath] = None,
-        prompt_template: Optional[str] = None,
+        template: Optional[str] = None,
         raw: bool = False,
         dtype: Optional[str] = None,
         tp: int = 0,
@@ -111,7 +111,13 @@ class Model:
     ) -> None:
         # The model sends events until it is closed, so it keeps the call that takes them.
         self._call = Call(on_event)
-        how = options(c.sheaf_model_open_options, locals(), self._call, asks=-1 if raw else 1)
+        how = options(
+            c.sheaf_model_open_options,
+            locals(),
+            self._call,
+            asks=-1 if raw else 1,
+            prompt_template=encoded(template),
+        )
         at = ctypes.c_void_p()
         self._call.run(
             lambda: lib.sheaf_model_open(ctypes.byref(at), ctypes.byref(how)), lambda: lib.sheaf_model_close(at)

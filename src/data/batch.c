@@ -43,6 +43,14 @@ double sheaf_data_margin(const sheaf_data *data, int64_t row)
     return data->mark == NULL ? 0 : (double)data->mark[row];
 }
 
+bool sheaf_data_reference(double *out, const sheaf_data *data, int64_t row)
+{
+    data = sheaf__data_set_of(data, &row);
+    if (data->reference != NULL)
+        *out = (double)data->reference[row];
+    return data->reference != NULL;
+}
+
 sheaf_data_rollout sheaf_data_rollout_of(const sheaf_data *data, int64_t row)
 {
     data = sheaf__data_set_of(data, &row);

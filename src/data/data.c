@@ -187,6 +187,8 @@ static sheaf_status *hash_row(sheaf_hasher *hasher, const sheaf_data *data, int6
         sheaf__hasher_add(hasher, data->label_after + row, sizeof *data->label_after);
     if (data->mark != NULL)
         sheaf__hasher_add(hasher, data->mark + row, sizeof *data->mark);
+    if (data->reference != NULL)
+        sheaf__hasher_add(hasher, data->reference + row, sizeof *data->reference);
     if (data->rollout != NULL) {
         const sheaf_data_rollout *r = &data->rollout[row];
         sheaf__hasher_add(hasher, &r->reward, sizeof r->reward);
@@ -408,6 +410,7 @@ void sheaf_data_close(sheaf_data *data)
     free(data->label);
     free(data->label_after);
     free(data->mark);
+    free(data->reference);
     free(data->answer);
     free(data->mask);
     free(data->position);

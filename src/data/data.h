@@ -110,6 +110,8 @@ sheaf_data_rollout sheaf_data_rollout_of(const sheaf_data *data, int64_t row);
 /* sheaf_data_margin - of pairs that were opened with `scores`: the margin of a side's row; else 0.
  */
 double sheaf_data_margin(const sheaf_data *data, int64_t row);
+/* sheaf_data_reference - of pairs: S of a row by their reference, where the file has it. */
+bool sheaf_data_reference(double *out, const sheaf_data *data, int64_t row);
 /* sheaf_data_mixed - positions of the longest of n judged rows with the answers of others behind
  * their prompts; sheaf_data_mixed_most: of any with any answer. */
 int64_t sheaf_data_mixed(const sheaf_data *data, const int64_t *row, const int64_t *other,

@@ -37,7 +37,8 @@ struct sheaf_data {
     sheaf__data_sets *sets;
     int64_t rows, capacity; /* rows used and allocated */
     float *mark; /* [capacity] of judged answers 1: desirable; of pairs their margin; NULL: none */
-    sheaf__answer *answer;       /* [rows] of judged rows */
+    float *reference;      /* [rows] of pairs: S of their reference; NULL: the file has none */
+    sheaf__answer *answer; /* [rows] of judged rows */
     sheaf_data_rollout *rollout; /* [capacity], their logps owned; NULL: none */
     bool scores;     /* see sheaf_data_options; the label 0 is that of position used[r] - 1 */
     int64_t ignored; /* of these: the id of tokens at the end that have no score; -1: none */

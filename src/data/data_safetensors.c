@@ -396,7 +396,8 @@ static sheaf_status *read_file(sheaf__tensors *in, const char *path,
 /* ---- pairs ----
  *
  * chosen.input_ids, chosen.labels and the same of rejected, with attention masks or without: rows
- * of both, which need not be of one length, in turns; for a reward model also margin, F32 [rows].
+ * of both, which need not be of one length, in turns; F32 [rows] of a reward model margin, and of
+ * objectives with a reference its S, ref_chosen_logps and ref_rejected_logps.
  */
 
 static const char *const sides[] = { "chosen.", "rejected." };
@@ -426,13 +427,16 @@ static sheaf_status *take_side(sheaf_safetensors *out, const sheaf_safetensors *
 }
 
 static const char margin_name[] = "margin";
+static const char *const reference_names[] = { "ref_chosen_logps", "ref_rejected_logps" };
 
-static sheaf_status *check_sides(const sheaf_safetensors *file, bool scores)
+static sheaf_status *check_sides(const sheaf_safetensors *file, bool scores, bool judged)
 {
     static const char *const names[] = { "input_ids", "labels", "attention_mask" };
     for (int64_t i = 0; i < file->header.count; i++) {
         const char *name = file->header.entry[i].name, *dot = strchr(name, '.');
-        bool is_known = scores && strcmp(name, margin_name) == 0;
+        bool is_known = (scores && strcmp(name, margin_name) == 0) ||
+                        (!judged && (strcmp(name, reference_names[0]) == 0 ||
+                                     strcmp(name, reference_names[1]) == 0));
         for (size_t k = 0; k < 6 && dot != NULL; k++)
             is_known = is_known || (strncmp(name, sides[k % 2], strlen(sides[k % 2])) == 0 &&
                                     strcmp(dot + 1, names[k / 2]) == 0);
@@ -488,22 +492,38 @@ static sheaf_status *join_sides(sheaf_data *data, const sheaf_data *const side[2
     return st;
 }
 
-static sheaf_status *read_margins(sheaf_data *data, const sheaf_safetensors *file)
+/* A tensor of a number for each pair, into to[0], to[2], ... */
+static sheaf_status *read_numbers(float *to, const sheaf_safetensors *file, const char *name,
+                                  int64_t pairs)
 {
-    const sheaf_safetensors_entry *e =
-        data->scores ? sheaf__safetensors_find(file, margin_name) : NULL;
+    const sheaf_safetensors_entry *e = sheaf__safetensors_find(file, name);
+    const int64_t bytes = sizeof *to;
     sheaf_status *st = NULL;
-    if (e == NULL)
-        return NULL;
-    if (e->dtype != SHEAF_F32 || e->ndim != 1 || 2 * e->shape[0] != data->rows)
-        return sheaf_found(sheaf__tensors_bad(margin_name, "F32, one number for each pair"),
-                           "another form");
-    for (int64_t r = 0; r < data->rows && st == NULL; r++) {
-        const int64_t bytes = sizeof *data->mark;
-        st = sheaf__safetensors_read(file, e, r / 2 * bytes, &data->mark[r], bytes);
-        if (st == NULL && !isfinite(data->mark[r]))
-            st = sheaf_found(sheaf__tensors_bad(margin_name, "finite numbers"),
-                             "another in row %" PRId64, r / 2 + 1);
+    if (e == NULL || e->dtype != SHEAF_F32 || e->ndim != 1 || e->shape[0] != pairs)
+        return sheaf_found(sheaf__tensors_bad(name, "F32, one number for each pair"),
+                           e == NULL ? "no such tensor" : "another form");
+    for (int64_t i = 0; i < pairs && st == NULL; i++) {
+        st = sheaf__safetensors_read(file, e, i * bytes, &to[2 * i], bytes);
+        if (st == NULL && !isfinite(to[2 * i]))
+            st = sheaf_found(sheaf__tensors_bad(name, "finite numbers"), "another in row %" PRId64,
+                             i + 1);
+    }
+    return st;
+}
+
+/* Margins and the reference's sums, where the file has them. */
+static sheaf_status *read_beside(sheaf_data *data, const sheaf_safetensors *file)
+{
+    const int64_t pairs = data->rows / 2;
+    const bool margins = data->scores && sheaf__safetensors_find(file, margin_name) != NULL,
+               refers = sheaf__safetensors_find(file, reference_names[0]) != NULL ||
+                        sheaf__safetensors_find(file, reference_names[1]) != NULL;
+    sheaf_status *st = NULL;
+    if (refers && (data->reference = malloc((size_t)data->rows * sizeof *data->reference)) == NULL)
+        st = sheaf__data_no_memory(data->tokens);
+    for (int k = 0; k < 2 && st == NULL; k++) {
+        st = margins ? read_numbers(data->mark + k, file, margin_name, pairs) : NULL;
+        TRY(st, refers ? read_numbers(data->reference + k, file, reference_names[k], pairs) : NULL);
     }
     return st;
 }
@@ -529,7 +549,8 @@ static sheaf_status *read_sides(sheaf_data *data, const sheaf_safetensors *file,
 {
     sheaf_data of[2] = { { .vocab = data->vocab }, { .vocab = data->vocab } };
     sheaf_status *st = sheaf_in(
-        data->images != NULL ? no_pictures() : check_sides(file, data->scores), "%s", path);
+        data->images != NULL ? no_pictures() : check_sides(file, data->scores, options->judged),
+        "%s", path);
     for (int k = 0; k < 2 && st == NULL; k++) {
         sheaf_safetensors part = { 0 };
         sheaf__tensors in = {
@@ -545,7 +566,7 @@ static sheaf_status *read_sides(sheaf_data *data, const sheaf_safetensors *file,
     }
     const sheaf_data *const both[2] = { &of[0], &of[1] };
     TRY(st, sheaf_in(join_sides(data, both, options->judged), "%s", path));
-    TRY(st, sheaf_in(read_margins(data, file), "%s", path));
+    TRY(st, sheaf_in(read_beside(data, file), "%s", path));
     drop_side(&of[0]);
     drop_side(&of[1]);
     return st;

@@ -156,6 +156,21 @@ static void encode_rollouts(job *j, sheaf__text_record *record, const reader *in
     j->form = record->form;
 }
 
+/* Are both answers equal, as far as they are kept? */
+static bool are_same(const sheaf__text_row row[2], const reader *in)
+{
+    const int64_t most =
+        in->options->on_long == SHEAF_LONG_CUT ? in->facts.counts.limit : INT64_MAX;
+    int64_t n[2];
+    bool learnt = false;
+    for (int k = 0; k < 2; k++)
+        n[k] = row[k].count < most ? row[k].count : most;
+    for (int64_t i = 1; i < n[0] && !learnt; i++)
+        learnt = learns_at(row, i);
+    return learnt && n[0] == n[1] &&
+           memcmp(row[0].id, row[1].id, (size_t)n[0] * sizeof *row->id) == 0;
+}
+
 /* The rows of a record; `record` is that of the last. */
 static void encode_rows(job *j, sheaf__text_record *record, const reader *in)
 {
@@ -171,11 +186,13 @@ static void encode_rows(job *j, sheaf__text_record *record, const reader *in)
     }
     if (in->conversations == NULL)
         j->form = record->form;
-    if (j->rows < 2 || j->st != NULL)
-        return;
-    share_prompt(row);
-    j->same = row[0].count == row[1].count &&
-              memcmp(row[0].id, row[1].id, (size_t)row[0].count * sizeof *row[0].id) == 0;
+    if (j->rows == 2 && j->st == NULL) {
+        share_prompt(row);
+        j->same = are_same(row, in);
+    }
+    if (j->st == NULL && (in->options->pairs || in->options->judged) && !in->options->scores &&
+        learns_at(row, 0))
+        j->st = sheaf__bad_field("prompt", "a token that the answer's first one follows", "none");
 }
 
 static void encode_one(void *context, int64_t index, int worker)
@@ -280,6 +297,8 @@ static sheaf_status *take(reader *in, job *j)
     for (int i = 0; i < j->rows && in->conversations != NULL && bad == NULL; i += together)
         bad = sheaf__conversations_fit(&keep[i], in->conversations, &in->facts.counts, &j->row[i],
                                        together, j->place);
+    if (bad == NULL && j->same && in->options->pairs && in->complaints.skip)
+        bad = sheaf__bad_field("rejected", "another answer than the chosen one", "the same");
     if (bad != NULL) {
         bad = sheaf_in(bad, "%s %" PRId64, in->items.unit, j->place);
         if (in->sources.paths > 1)
@@ -465,7 +484,7 @@ static sheaf_status *verdict(reader *in, const char *path)
     if (in->same.field[0] != '\0')
         sheaf_warn(in->options->events,
                    "%s: %s, the first of %" PRId64 ": both answers are equal, of which nothing is "
-                   "preferred",
+                   "preferred (`on-bad skip` leaves them out)",
                    path, in->same.where, 1 + in->same.more);
     sheaf__lost_warn(&in->lost, path, in->options->config, in->options->events);
     return NULL;

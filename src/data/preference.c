@@ -75,6 +75,9 @@ static sheaf_status *converse(json_t **out, json_t *record, json_t *prompt, json
     else if (is_answer(json_array_get(prompt, json_array_size(prompt) - 1)))
         st = sheaf__bad_field("prompt", "a user's message at its end, or a tool's",
                               "the assistant's");
+    else if (!json_is_object(json_array_get(answer, 0)))
+        st = sheaf__bad_field(name, "a message, a list of them, or a text", "%s",
+                              sheaf__text_kind(json_array_get(answer, 0)));
     const size_t all = json_array_size(prompt) + json_array_size(answer);
     for (size_t i = 0; i < json_array_size(prompt) && st == NULL; i++) {
         json_t *one = json_copy(json_array_get(prompt, i));
@@ -125,6 +128,32 @@ static sheaf_status *texts(json_t **out, json_t *record, const json_t *answer, c
     return NULL;
 }
 
+/* Texts alone: what both begin with is the prompt, less a blank at its end, as TRL has it. */
+static sheaf_status *implicit_texts(json_t **out, json_t *record, const json_t *const side[2],
+                                    int k)
+{
+    const char *a = json_string_value(side[0]), *b = json_string_value(side[1]);
+    size_t n = 0;
+    while (a[n] != '\0' && a[n] == b[n])
+        n++;
+    const bool parted = a[n] != '\0' && b[n] != '\0';
+    while (n > 0 && ((unsigned char)a[n] & 0xc0) == 0x80) /* within a character */
+        n--;
+    n -= n > 0 && a[n - 1] == ' ';
+    if (!parted || n == 0)
+        return sheaf__bad_field(sides[k],
+                                parted ? "a text that both sides begin with, the prompt"
+                                       : "an answer behind the text that both sides begin with",
+                                "none");
+    json_t *prompt = json_stringn(a, n), *answer = json_string((k == 0 ? a : b) + n);
+    sheaf_status *st = texts(out, record, answer, "completion", sides[k]);
+    if (st == NULL && json_object_set(*out, "prompt", prompt) != 0)
+        st = sheaf__no_memory("data set");
+    json_decref(prompt);
+    json_decref(answer);
+    return st;
+}
+
 /* Both sides are lists, and a prompt stands beside them as text: that of the first user's message.
  */
 static sheaf_status *check_prompt(const json_t *prompt, const json_t *chosen)
@@ -170,6 +199,8 @@ static sheaf_status *from_pair(json_t **out, json_t *record, const json_t *const
             json_object_set(*out, "prompt", (json_t *)prompt);
         return st;
     }
+    if (prompt == NULL && json_is_string(side[0]) && json_is_string(side[1]))
+        return implicit_texts(out, record, side, k);
     if (json_is_array(side[0]) && json_is_array(side[1]))
         return from_lists(out, record, side, k);
     return sheaf__bad_field("prompt",

@@ -70,7 +70,6 @@ static void said(void *self, const sheaf_event *event)
 static const struct {
     const char *name, *error;
 } others[] = {
-    { "plain, implicit", "field 'prompt' | a prompt beside \"chosen\" and \"rejected\"" },
     { "empty answer", "an answer | an empty string" },
     { "implicit, first answers differ", NULL },
     { "turns behind the prompt", NULL },
@@ -240,6 +239,25 @@ static void check_same(const char *const *form, size_t n)
     assert_true(labels[0] == 5 && labels[1] == 3); /* TRL's 6 and 4 without the line feed */
 }
 
+/* Texts whose first characters in common have a blank at their end, or part within one. */
+TEST(test_preference__texts_begin_with_their_prompt)
+{
+    static const char *const alike[][2] = {
+        { "{\"chosen\": \"Is ice cold? Yes.\", \"rejected\": \"Is ice cold? No.\"}",
+          "{\"prompt\": \"Is ice cold?\", \"chosen\": \" Yes.\", \"rejected\": \" No.\"}" },
+        { "{\"chosen\": \"Wei\u00df\", \"rejected\": \"Wei\u00e9\"}",
+          "{\"prompt\": \"Wei\", \"chosen\": \"\u00df\", \"rejected\": \"\u00e9\"}" },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(alike); i++) {
+        sheaf_data *data[2];
+        for (int k = 0; k < 2; k++)
+            CHECK_OK(open_pairs(&data[k], alike[i][k], (sheaf_data_options){ 0 }));
+        assert_string_equal(sheaf_data_hash(data[0]), sheaf_data_hash(data[1]));
+        sheaf_data_close(data[0]);
+        sheaf_data_close(data[1]);
+    }
+}
+
 TEST(test_preference__one_pair_in_every_form)
 {
     check_same(same_pair, ARRAY_LEN(same_pair));
@@ -374,7 +392,7 @@ static const struct {
       "field 'prompt' | a user's message at its end" },
     { "{\"messages\": [], \"rejected_response\": \"No.\"}", "field 'messages' | an answer behind" },
     { "{\"messages\": [" ASK "," SAY("Yes.") "], \"rejected_response\": 7}",
-      "messages[1].role' | a string, the name of a role | a number" },
+      "field 'rejected_response' | a message, a list of them, or a text | a number" },
     { "{\"messages\": [" ASK "," SAY("Yes.") "], \"rejected_response\": [\"No.\", \"Never.\"]}",
       "field 'rejected_response' | one answer | a list of texts | a record with the same messages" },
     { "{\"prompt\": \"Is it?\", " LISTS(ASK "," SAY("Yes."), ASK "," SAY("No.")) "}",
@@ -382,10 +400,16 @@ static const struct {
     { "{\"prompt\": \"Is ice cold?\", \"chosen\": \"Yes.\", \"rejected\": [" SAY("No.") "]}",
       "or lists of messages that begin with it in both | another kind of value" },
     { "{\"chosen\": \"Yes.\", \"rejected\": \"No.\"}",
-      "or lists of messages that begin with it in both | none" },
+      "field 'chosen' | a text that both sides begin with, the prompt | none" },
+    { "{\"chosen\": \"It is.\", \"rejected\": \"It is.\"}",
+      "field 'chosen' | an answer behind the text that both sides begin with | none" },
+    { "{\"chosen\": \"It is blue.\", \"rejected\": \"It is\"}",
+      "an answer behind the text that both sides begin with | none" },
+    { "{\"chosen\": \"It is.\", \"rejected\": [" SAY("No.") "]}",
+      "field 'prompt' | a prompt beside" },
     { "{\"prompt\": 7, \"chosen\": \"Yes.\", \"rejected\": \"No.\"}", "another kind of value" },
     { "{\"prompt\": [" ASK "], \"chosen\": 7, \"rejected\": \"No.\"}",
-      "messages[1].role' | a string, the name of a role | a number" },
+      "field 'chosen' | a message, a list of them, or a text | a number" },
     { "{\"prompt\": [{\"content\": \"a\"}], " BOTH "}", "messages[0].role' | a string" },
     { "{\"prompt\": [{\"role\": 1, \"content\": \"a\"}], " BOTH "}", "messages[0].role'" },
     { "{\"prompt\": [\"a\"], " BOTH "}",
@@ -404,6 +428,18 @@ TEST(test_preference__a_bad_record_is_named)
         CHECK_FAILS(open_pairs(&data, text, (sheaf_data_options){ 0 }), SHEAF_E_DATA,
                     bad_records[i].want);
     }
+}
+
+/* No token stands before ChatML's texts; Llama's begin with <s>. */
+TEST(test_preference__an_empty_prompt_has_a_token)
+{
+    static const char line[] = "{\"prompt\": \"\", \"chosen\": \"Yes.\", \"rejected\": \"No.\"}";
+    sheaf_data *data = NULL;
+    CHECK_FAILS(open_pairs(&data, line, (sheaf_data_options){ 0 }), SHEAF_E_DATA,
+                "line 1: field 'prompt' | a token that the answer's first one follows | none");
+    CHECK_OK(open_pairs(&data, line,
+                        (sheaf_data_options){ .folder = recording("preference/models/llama") }));
+    sheaf_data_close(data);
 }
 
 /* Conversations and texts, in one file. */
@@ -451,6 +487,30 @@ TEST(test_preference__equal_answers_are_warned_of)
                         (sheaf_data_options){ .events = &events }));
     assert_non_null(strstr(text, ": line 2, the first of 2: both answers are equal"));
     assert_int_equal(sheaf_data_samples(data), 3);
+    sheaf_data_close(data);
+}
+
+/* Also those that are equal as they are cut. */
+TEST(test_preference__equal_answers_may_be_left_out)
+{
+    static const char lines[] =
+        PAIR(ASK, "Yes.", "No.") PAIR(ASK, "No.", "No.") PAIR(ASK, "It is ice.", "It is.");
+    sheaf_data *data = NULL;
+    char text[400] = "";
+    const sheaf_events events = { said, text };
+    for (int cut = 0; cut < 2; cut++) {
+        CHECK_OK(open_pairs(&data, lines,
+                            (sheaf_data_options){ .on_bad = SHEAF_BAD_SKIP,
+                                                  .seq = cut ? 24 : 0,
+                                                  .on_long = SHEAF_LONG_CUT,
+                                                  .events = &events }));
+        assert_int_equal(sheaf_data_samples(data), 2 - cut);
+        sheaf_data_close(data);
+    }
+    CHECK_OK(open_pairs(
+        &data, lines,
+        (sheaf_data_options){ .seq = 24, .on_long = SHEAF_LONG_CUT, .events = &events }));
+    assert_non_null(strstr(text, ": line 2, the first of 2: both answers are equal"));
     sheaf_data_close(data);
 }
 
@@ -614,6 +674,59 @@ TEST(test_preference__a_score_is_of_all_but_padding)
         }
         sheaf_data_close(data);
     }
+}
+
+/* The template's variables, by record. */
+TEST(test_preference__a_record_has_variables_of_its_template)
+{
+    static const char program[] =
+        "{% for m in messages %}{{ mark ~ m.role ~ ':' ~ m.content ~ '.' }}{% endfor %}"
+        "{% if add_generation_prompt %}{{ mark ~ 'assistant:' }}{% endif %}",
+                      with[] = "{\"chat_template_kwargs\": %s, \"prompt\": [" ASK "], " BOTH "}";
+    static const char *const marks[] = { "{\"mark\": \"~\"}", "{\"mark\": \"~^~\"}", "7" };
+    int64_t used[2];
+    folder_of("tools");
+    file_with("tools/chat_template.jinja", program, sizeof program - 1);
+    for (int i = 0; i < 3; i++) {
+        sheaf_data *data = NULL;
+        char text[400];
+        snprintf(text, sizeof text, with, marks[i]);
+        sheaf_status *st = open_pairs(&data, text, (sheaf_data_options){ .folder = at("tools") });
+        if (i == 2) {
+            CHECK_FAILS(st, SHEAF_E_DATA, "field 'chat_template_kwargs' | an object | a number");
+            continue;
+        }
+        CHECK_OK(st);
+        used[i] = sheaf_data_used(data, &(int64_t){ 0 }, 1);
+        sheaf_data_close(data);
+    }
+    assert_int_equal(used[1] - used[0], 2 * 2); /* two marks, of two signs more each */
+}
+
+/* In the file's order, by side; both of them or none. */
+TEST(test_preference__pairs_may_have_their_reference)
+{
+    tensor list[ARRAY_LEN(two_pairs) + 2];
+    sheaf_data *data = NULL, *other = NULL;
+    memcpy(list, two_pairs, sizeof two_pairs);
+    list[ARRAY_LEN(two_pairs)] = (tensor){ "ref_chosen_logps", "F32", { 2 }, NULL, -3 };
+    list[ARRAY_LEN(two_pairs) + 1] = (tensor){ "ref_rejected_logps", "F32", { 2 }, NULL, -9 };
+    CHECK_OK(open_tensors(&data, list, ARRAY_LEN(list)));
+    for (int64_t r = 0; r < 4; r++) {
+        double value = 0;
+        assert_true(sheaf_data_reference(&value, data, r));
+        assert_true(value == (r % 2 ? -9 : -3) + (double)(r / 2));
+    }
+    CHECK_OK(open_tensors(&other, two_pairs, ARRAY_LEN(two_pairs)));
+    assert_true(!sheaf_data_reference(&(double){ 0 }, other, 0));
+    assert_string_not_equal(sheaf_data_hash(data), sheaf_data_hash(other));
+    sheaf_data_close(data);
+    sheaf_data_close(other);
+    CHECK_FAILS(open_tensors(&data, list, ARRAY_LEN(list) - 1), SHEAF_E_DATA,
+                "'ref_rejected_logps' | F32, one number for each pair | no such tensor");
+    list[ARRAY_LEN(two_pairs)].shape[0] = 1;
+    CHECK_FAILS(open_tensors(&data, list, ARRAY_LEN(list)), SHEAF_E_DATA,
+                "'ref_chosen_logps' | F32, one number for each pair | another form");
 }
 
 TEST(test_preference__margins_of_texts)

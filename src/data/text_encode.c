@@ -119,6 +119,7 @@ static sheaf_status *render(sheaf__rendered *out, const sheaf__text_encoder *e,
         sheaf__chat_render(out, e->chat, message, record->messages,
                            &(sheaf__chat_options){ .answers = e->loss_on != SHEAF_LOSS_ALL,
                                                    .tools = record->tools,
+                                                   .kwargs = record->kwargs,
                                                    .bos = e->bos,
                                                    .eos = e->eos });
     free(message);

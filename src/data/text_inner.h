@@ -35,7 +35,8 @@ void sheaf__text_put(sheaf__text_record *r, const char *role, sheaf__text_piece 
 /* sheaf__text_put_pair - a question and its answer, the field `name`. */
 sheaf_status *sheaf__text_put_pair(sheaf__text_record *r, sheaf__text_piece question,
                                    sheaf__text_piece answer, const char *name);
-/* sheaf__text_beside - fields beside the list: the system's text, and tools. */
+extern const char sheaf__text_kwargs[]; /* "chat_template_kwargs", variables of the template */
+/* sheaf__text_beside - fields beside the list: the system's text, tools, and these. */
 sheaf_status *sheaf__text_beside(sheaf__text_record *r, const json_t *record);
 /* sheaf__text_list - the messages of a list, called `name`. */
 sheaf_status *sheaf__text_list(sheaf__text_record *r, const json_t *list,

@@ -410,7 +410,21 @@ static sheaf_status *take_tools(sheaf__text_record *r)
     return NULL;
 }
 
-/* Fields beside the list: the system's text, and tools. */
+const char sheaf__text_kwargs[] = "chat_template_kwargs";
+
+/* As TRL has them: what the chat template is called with. */
+static sheaf_status *take_kwargs(sheaf__text_record *r)
+{
+    const json_t *kwargs = json_object_get(r->json, sheaf__text_kwargs);
+    if (r->pictures || r->answer_optional || !has_some(kwargs))
+        return NULL;
+    r->kwargs = kwargs;
+    return json_is_object(kwargs)
+               ? NULL
+               : sheaf__bad_field(sheaf__text_kwargs, "an object", "%s", sheaf__text_kind(kwargs));
+}
+
+/* Fields beside the list: the system's text, tools, and variables of the template. */
 sheaf_status *sheaf__text_beside(sheaf__text_record *r, const json_t *record)
 {
     const json_t *system = json_object_get(record, "system");
@@ -420,6 +434,7 @@ sheaf_status *sheaf__text_beside(sheaf__text_record *r, const json_t *record)
     if (has_tools(record, "functions") && !r->answer_optional)
         return sheaf__bad_field("functions", "none: tools stand in \"tools\"", "some");
     sheaf_status *st = take_tools(r);
+    TRY(st, take_kwargs(r));
     if (st != NULL || system == NULL || json_is_null(system))
         return st;
     st = sheaf__text_string(&content, system, "system");

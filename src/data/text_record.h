@@ -56,6 +56,7 @@ typedef struct sheaf__text_record {
     sheaf__text_message *message;
     int64_t messages;
     const json_t *tools;       /* descriptions, a list; or NULL */
+    const json_t *kwargs;      /* variables of the chat template, an object; or NULL */
     const char *prompt, *text; /* prompt NULL: all of `text` is trained */
     size_t prompt_size, text_size;
     bool answer_optional; /* the last answer may be missing */

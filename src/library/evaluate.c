@@ -298,7 +298,11 @@ static sheaf_status *take_sums(work *w)
 static sheaf_status *refer(work *w, int64_t positions)
 {
     sheaf_model *reference = NULL;
+    bool given = false;
     sheaf_status *st = take_sums(w);
+    TRY(st, sheaf__all_agree(w->m->all, sheaf__pairs_given(&given, w->reference, w->rows)));
+    if (st == NULL && given)
+        return NULL;
     TRY(st, open_reference(&reference, w));
     TRY(st, sheaf__model_load_for(reference, positions));
     TRY(st, sheaf__model_ranks_do(reference->ranks, refer_on_rank, w));

@@ -13,28 +13,45 @@ static bool is_relative(const char *path)
     return path != NULL && path[0] != '\0' && path[0] != '/';
 }
 
-/* The settings that are paths; texts that may hold some. */
+/* The settings that are paths, or texts that may hold some. */
 static bool is_path(const sheaf__setting *o)
 {
-    return strcmp(o->name, "reference") == 0 || strcmp(o->name, "reward") == 0 ||
-           ((o->kind & SHEAF__IS_KIND) == SHEAF__IS_PATH && (o->kind & SHEAF__IS_CONTENT) &&
-            strcmp(o->name, "out") != 0);
+    return o->from != NULL || ((o->kind & SHEAF__IS_KIND) == SHEAF__IS_PATH &&
+                               (o->kind & SHEAF__IS_CONTENT) && strcmp(o->name, "out") != 0);
 }
 
-/* Does the value mean another place in another folder? */
+/* Does the value mean another place in another folder? One of several may. */
 static bool moves(const sheaf__setting *o, const char *value)
 {
-    if (strcmp(o->name, "reference") == 0 && value != NULL &&
-        (strcmp(value, "start") == 0 || strcmp(value, "base") == 0))
-        return false;
-    return is_relative(value) ||
-           ((o->kind & SHEAF__IS_LIST) && value != NULL && strchr(value, ',') != NULL) ||
-           (strcmp(o->name, "reward") == 0 && value != NULL && strchr(value, ';') != NULL);
+    return is_relative(value) || ((o->kind & SHEAF__IS_LIST || o->from == sheaf__rewards_from) &&
+                                  value != NULL && strpbrk(value, ",;") != NULL);
+}
+
+static sheaf_status *path_from(char **out, bool *there, const char *folder, const char *value)
+{
+    sheaf_status *st = sheaf__path_join(out, folder, value);
+    *there = st == NULL && sheaf__path_kind(*out) != SHEAF_PATH_NONE;
+    return st;
+}
+
+sheaf_status *sheaf__reference_from(char **out, bool *there, const char *folder, const char *value)
+{
+    if (strcmp(value, "start") != 0 && strcmp(value, "base") != 0)
+        return path_from(out, there, folder, value);
+    *there = true;
+    *out = strdup(value);
+    return *out == NULL ? sheaf__no_memory(value) : NULL;
+}
+
+sheaf_status *sheaf__cache_from(char **out, bool *there, const char *folder, const char *value)
+{
+    *there = true;
+    return sheaf__path_join(out, folder, value);
 }
 
 /* Rewards, of which reward models are in `folder`: *there, any of them. Rules and commands stay as
  * they are. */
-static sheaf_status *rewards_in(char **out, bool *there, const char *folder, const char *value)
+sheaf_status *sheaf__rewards_from(char **out, bool *there, const char *folder, const char *value)
 {
     sheaf_text all = { 0 };
     sheaf_status *st = NULL;
@@ -64,14 +81,9 @@ static sheaf_status *rewards_in(char **out, bool *there, const char *folder, con
 /* The setting's value from `folder` (malloc'd). *there: something has that name. */
 static sheaf_status *value_in(char **out, bool *there, const char *folder, const sheaf__setting *o)
 {
-    const char *value = *(const char **)o->value;
-    if (o->kind & SHEAF__IS_LIST)
-        return sheaf__data_list_in(out, there, folder, value);
-    if (strcmp(o->name, "reward") == 0)
-        return rewards_in(out, there, folder, value);
-    sheaf_status *st = sheaf__path_join(out, folder, value);
-    *there = st == NULL && sheaf__path_kind(*out) != SHEAF_PATH_NONE;
-    return st;
+    return (o->from != NULL            ? o->from
+            : o->kind & SHEAF__IS_LIST ? sheaf__data_list_in
+                                       : path_from)(out, there, folder, *(const char **)o->value);
 }
 
 sheaf_status *sheaf__run_paths_begin(sheaf__settings *state, const sheaf__setting *table,
@@ -162,7 +174,8 @@ static sheaf_status *find_path(sheaf__settings *state, const sheaf__setting *x,
         st = look(&found, ".", x);
     if (st == NULL && found == NULL)
         st = look_beside(&found, out, x);
-    if (st == NULL && found == NULL && needed && strcmp(x->name, "reward") != 0) /* commands */
+    if (st == NULL && found == NULL && needed &&
+        (x->kind & SHEAF__IS_KIND) == SHEAF__IS_PATH) /* not commands */
         st = nowhere(x, *value, o->folder, out);
     if (st == NULL && found != NULL) {
         *value = found;

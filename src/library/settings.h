@@ -46,6 +46,7 @@ enum {
     SHEAF__IS_RUNNING = 0x80000, /* of running alone: `sheaf plan` takes it, and hides it */
     SHEAF__IS_LIST = 0x40000,    /* a path, or several with weights or without (data/data_sets.h) */
     SHEAF__IS_YIELDING = 0x100000, /* FIXED; little data lowers what a named recipe says */
+    SHEAF__IS_ZERO = 0x200000,     /* NUMBER: 0 is another default, so one that is given is -1 */
 };
 
 typedef struct sheaf__choice {
@@ -68,6 +69,9 @@ typedef struct sheaf__setting {
     const char
         *heading; /* in help, of this row and those after it; NULL = that of the row before */
     char letter;  /* "-o" for it; 0 = none */
+    /* Of a run that goes on elsewhere: *out (malloc'd) is the value from `folder`; *there: it is
+     * found there. NULL: of a PATH with CONTENT its own way, else the value stays. */
+    sheaf_status *(*from)(char **out, bool *there, const char *folder, const char *value);
 } sheaf__setting;
 
 #define SHEAF__MAX_TEXTS 16

@@ -94,6 +94,7 @@ enum {
     RUNNING = SHEAF__IS_RUNNING,
     TEXT = SHEAF__IS_TEXT,
     UNSAVED = SHEAF__IS_UNSAVED,
+    ZERO = SHEAF__IS_ZERO,
 };
 
 static const sheaf__setting rows[] = {
@@ -125,7 +126,7 @@ static const sheaf__setting rows[] = {
     { "on-bad", CHOICE | FIXED | LATE, AT(on_bad), SHEAF__BAD_HELP, .choices = sheaf__bad_choices },
     { "fields", TEXT | FIXED | LATE, AT(fields), SHEAF__FIELDS_HELP, "THEIRS=OURS,..." },
     { "specials", FLAG | FIXED | LATE, AT(specials), SHEAF__SPECIALS_HELP },
-    { "data-cache", PATH, AT(data_cache), SHEAF__CACHE_HELP, "DIR" },
+    { "data-cache", PATH, AT(data_cache), SHEAF__CACHE_HELP, "DIR", .from = sheaf__cache_from },
     { "out", PATH | CONTENT | SHEAF__IS_REQUIRED | COMMON, AT(out),
       "folder for checkpoints, metrics and the result", "DIR", .heading = "result", .letter = 'o' },
     { "tensorboard", PATH | CONTENT | LATE | RUNNING, AT(tensorboard),
@@ -266,29 +267,33 @@ static const sheaf__setting rows[] = {
       "A,B" },
     { "loss-weights", TEXT | FIXED | LATE, AT(objective.loss_weights),
       "weights of `loss-type`'s losses (default 1 each)", "X,Y" },
-    { "beta", NUMBER | FIXED | LATE, AT(objective.beta),
-      "how far the objective lets the model go from its reference: less for larger values (default 0.1, of simpo 2, of rloo 0.05, of grpo none); -1 of rloo: no reference",
+    { "beta", NUMBER | FIXED | LATE | ZERO, AT(objective.beta),
+      "how far the objective lets the model go from its reference: less for larger values (default 0.1, of simpo 2, of rloo 0.05, of grpo 0); 0 of rloo and grpo: no reference",
       .min = -1 },
-    { "reference", TEXT | FIXED | LATE, AT(objective.reference),
+    { "reference", PATH | FIXED | LATE, AT(objective.reference),
       "what dpo compares the model with: start, the model as the run begins (default), base, without `adapter`, or the folder of another model or adapter",
-      "WHICH" },
+      "WHICH", .from = sheaf__reference_from },
     { "reference-cache", PATH | LATE | RUNNING, AT(objective.cache),
       "folder in which runs share the reference's log-probabilities, by a fingerprint of all that they follow from (default: OUT alone has them)",
-      "DIR" },
-    { "simpo-gamma", NUMBER | FIXED | LATE, AT(objective.simpo_gamma),
-      "margin that simpo asks for (default 0.5)", .above = true },
-    { "cpo-alpha", NUMBER | FIXED | LATE, AT(objective.cpo_alpha),
-      "share of the chosen answers' cross-entropy beside cpo and simpo (default 1 of cpo, none of simpo); -1: none",
+      "DIR", .from = sheaf__cache_from },
+    { "simpo-gamma", NUMBER | FIXED | LATE | ZERO, AT(objective.simpo_gamma),
+      "margin that simpo asks for (default 0.5)" },
+    { "cpo-alpha", NUMBER | FIXED | LATE | ZERO, AT(objective.cpo_alpha),
+      "share of the chosen answers' cross-entropy beside cpo and simpo (default 1 of cpo, 0 of simpo)",
       .min = -1 },
-    { "desirable-weight", NUMBER | FIXED | LATE, AT(objective.desirable),
-      "what desirable answers count in kto (default 1)", .above = true },
-    { "undesirable-weight", NUMBER | FIXED | LATE, AT(objective.undesirable),
-      "what undesirable answers count in kto (default 1)", .above = true },
+    { "simpo-alpha", NUMBER | FIXED | LATE, AT(objective.simpo_alpha),
+      "cpo and simpo score a probability p by (1 - p^-alpha) / alpha in place of log p, as AlphaPO (default 0: log p)",
+      .min = -10, .max = 10 },
+    { "desirable-weight", NUMBER | FIXED | LATE | ZERO, AT(objective.desirable),
+      "what desirable answers count in kto (default 1)" },
+    { "undesirable-weight", NUMBER | FIXED | LATE | ZERO, AT(objective.undesirable),
+      "what undesirable answers count in kto (default 1)" },
     { "orpo-answers", FLAG | FIXED | LATE, AT(objective.answers),
       "orpo's cross-entropy is that of the chosen answers alone, as in the paper; default: of their prompts, too" },
-    { "ld-alpha", NUMBER | FIXED | LATE, AT(objective.ld_alpha),
-      "what tokens beyond the shorter answer of a pair count (default 1)", .max = 1,
-      .above = true },
+    { "ld-alpha", NUMBER | FIXED | LATE | ZERO, AT(objective.ld_alpha),
+      "what tokens beyond the shorter answer of a pair count (default 1)", .max = 1 },
+    { "discopop-tau", NUMBER | FIXED | LATE, AT(objective.discopop_tau),
+      "temperature of `loss-type` discopop (default 0.05)", .above = true },
     { "epsilon", NUMBER | FIXED | LATE, AT(objective.group.epsilon),
       "grpo, rloo: how far below 1 a token's ratio still counts, and above (default 0.2)",
       .above = true },
@@ -311,7 +316,7 @@ static const sheaf__setting rows[] = {
       .above = true },
     { "reward", TEXT | FIXED | LATE, AT(objective.group.reward),
       "grpo, rloo: sample completions of `data`'s prompts, and judge them: exact, regex:PATTERN, a reward model's folder, or a command that reads them as JSON Lines and writes a number for each; several with ;",
-      "A;B" },
+      "A;B", .from = sheaf__rewards_from },
     { "reward-weights", TEXT | FIXED | LATE, AT(objective.group.reward_weights),
       "weights of `reward`'s (default 1 each)", "X,Y" },
     { "reward-time", SHEAF__IS_TIME | LATE, AT(objective.group.reward_time),
@@ -335,8 +340,8 @@ static const sheaf__setting rows[] = {
     { "f-divergence-type", TEXT | FIXED | LATE, AT(objective.divergence),
       "how dpo measures the way from its reference: reverse_kl (default), forward_kl, js_divergence or alpha_divergence",
       "NAME" },
-    { "f-alpha-divergence-coef", NUMBER | FIXED | LATE, AT(objective.divergence_alpha),
-      "alpha of `f-divergence-type` alpha_divergence (default 0.5)", .above = true },
+    { "f-alpha-divergence-coef", NUMBER | FIXED | LATE | ZERO, AT(objective.divergence_alpha),
+      "alpha of `f-divergence-type` alpha_divergence (default 0.5)" },
     { "neftune-alpha", NUMBER | FIXED | LATE, AT(neftune_alpha),
       "NEFTune: noise of alpha / sqrt(tokens of the row * width) on the embedding; 0 = none", "A",
       .max = 1e9 },
@@ -428,6 +433,8 @@ void sheaf__objective_settings(sheaf__setting *table, const sheaf__setting *trai
                                          "reference",
                                          "simpo-gamma",
                                          "cpo-alpha",
+                                         "simpo-alpha",
+                                         "discopop-tau",
                                          "ld-alpha",
                                          "orpo-answers",
                                          "desirable-weight",
@@ -680,27 +687,6 @@ sheaf_status *sheaf__transport_check(const sheaf__settings *state, const sheaf__
     return NULL;
 }
 
-/* A 0 would be the objective's own number; of `with` that is none. */
-static sheaf_status *check_zeros(const sheaf__settings *state, const sheaf__setting *table,
-                                 const sheaf_train_options *o)
-{
-    const struct {
-        const char *name, *with, *expected;
-        double value;
-    } of[] = {
-        { "beta", "grpo", "above 0; -1 of rloo: no reference", o->objective.beta },
-        { "cpo-alpha", "simpo", "above 0; -1: none", o->objective.cpo_alpha },
-    };
-    const char *objective = o->objective.name == NULL ? "" : o->objective.name;
-    for (size_t i = 0; i < sizeof of / sizeof *of; i++)
-        if (sheaf__settings_given(state, table, of[i].name) && of[i].value == 0 &&
-            strcmp(objective, of[i].with) != 0)
-            return sheaf_found(
-                sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`%s`", of[i].name), "%s", of[i].expected),
-                "0");
-    return NULL;
-}
-
 sheaf_status *sheaf__train_settings_check(const sheaf__settings *state, const sheaf__setting *table,
                                           sheaf_train_options *o)
 {
@@ -730,7 +716,6 @@ sheaf_status *sheaf__train_settings_check(const sheaf__settings *state, const sh
     TRY(st, check_kept(state, table, o));
     TRY(st, check_groups(o));
     TRY(st, sheaf__transport_check(state, table, o->transport));
-    TRY(st, check_zeros(state, table, o));
     TRY(st, check_schedule(o));
     return st != NULL ? st : check_scale(o);
 }

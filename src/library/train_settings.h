@@ -52,6 +52,11 @@ sheaf_status *sheaf__run_paths_begin(sheaf__settings *state, const sheaf__settin
 sheaf_status *sheaf__run_paths_find(sheaf__settings *state, const sheaf__setting *table,
                                     const sheaf_train_options *o, const char *out, bool needed);
 
+/* As sheaf__setting.from: a reference's "start" and "base" are no folders, rewards may be rules and
+ * commands, a cache may be made. */
+sheaf_status *sheaf__reference_from(char **out, bool *there, const char *folder, const char *value);
+sheaf_status *sheaf__rewards_from(char **out, bool *there, const char *folder, const char *value);
+sheaf_status *sheaf__cache_from(char **out, bool *there, const char *folder, const char *value);
 /* sheaf__run_paths_none - the error for --resume --out OUT where no run is; names one beside it
  * whose name is nearly that. */
 sheaf_status *sheaf__run_paths_none(const char *out);

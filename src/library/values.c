@@ -91,7 +91,7 @@ static sheaf_status *set_number(const sheaf__setting *o, const char *text, const
         *text != '\0' && *end == '\0' && strspn(text, "0123456789+-.eE") == strlen(text);
     if (!clean || !isfinite(value) || !in_range(o, value))
         return expect_number(refuse(text, from), o, "a number");
-    *(double *)o->value = value;
+    *(double *)o->value = value == 0 && (o->kind & SHEAF__IS_ZERO) ? -1 : value;
     return NULL;
 }
 
@@ -240,7 +240,10 @@ char *sheaf__setting_show(const sheaf__setting *option)
     case SHEAF__IS_SEED:
         return asprintf(&text, "%" PRIu64, *(const uint64_t *)option->value) < 0 ? NULL : text;
     case SHEAF__IS_TIME: return show_real(*(const double *)option->value, "%.*f", 30);
-    case SHEAF__IS_NUMBER: return show_real(*(const double *)option->value, "%.*g", 17);
+    case SHEAF__IS_NUMBER:
+        if ((option->kind & SHEAF__IS_ZERO) && *(const double *)option->value < 0)
+            return strdup("0");
+        return show_real(*(const double *)option->value, "%.*g", 17);
     case SHEAF__IS_CHOICE:
         for (const sheaf__choice *c = option->choices; c->name != NULL; c++)
             if (c->value == *(const int *)option->value)

@@ -31,7 +31,7 @@ static double log_sigmoid(double x)
 typedef struct scores {
     double beta, e; /* e: smoothing of labels */
     double r[2], n[2];
-    double margin, center;
+    double margin, center, tau;
 } scores;
 
 /* A loss and its slopes by r. */
@@ -139,8 +139,7 @@ static result of_exo_pair(const scores *s)
 
 static result of_discopop(const scores *s)
 {
-    static const double temperature = 0.05;
-    const double z = margin(s), g = sigmoid(z / temperature), slope = g * (1 - g) / temperature,
+    const double z = margin(s), g = sigmoid(z / s->tau), slope = g * (1 - g) / s->tau,
                  l = log_sigmoid(z), e = g == 0 ? 0 : sheaf__exp_d(-z); /* else inf * 0 */
     return of_margin(s, -l * (1 - g) + e * g,
                      -sigmoid(-z) * (1 - g) + l * slope - e * g + e * slope);
@@ -244,7 +243,7 @@ static const struct {
     { "js_divergence", jensen_shannon },
     { "alpha_divergence", of_alpha },
 };
-enum { DIVERGENCES = sizeof divergences / sizeof *divergences };
+enum { DIVERGENCES = sizeof divergences / sizeof *divergences, ALPHA_DIVERGENCE = 3 };
 
 enum {
     SMOOTHS = 1,
@@ -257,13 +256,18 @@ enum {
     OF_ORPO = 128,
     OF_KTO = 256,
     OF_GROUPS = 512,
-    OF_REWARD = 1024
+    OF_REWARD = 1024,
+    OF_RATIO = 2048,
+    MODULATED = 4096,
+    ALONE = 8192
 };
 
 static const struct {
     const char *name;
     result (*of)(const scores *s);
-    unsigned is; /* SMOOTHS: reads the smoothing; SMOOTHED: needs it; LOWERED: by gamma */
+    /* SMOOTHS: reads the smoothing; SMOOTHED: needs it; LOWERED: by gamma; OF_RATIO: of no other
+     * divergence; MODULATED: by tau; ALONE: without cpo's cross-entropy */
+    unsigned is;
 } table[] = {
     { "sigmoid", of_sigmoid, SMOOTHS | OF_DPO | OF_CPO },
     { "hinge", of_hinge, OF_DPO | OF_CPO },
@@ -271,18 +275,19 @@ static const struct {
     { "robust", of_robust, SMOOTHS | OF_DPO },
     { "sigmoid_norm", of_sigmoid_norm, SMOOTHS | OF_DPO | BY_AVERAGE },
     { "sft", of_sft, IS_SFT | OF_DPO },
-    { "apo_zero", of_apo_zero, OF_DPO },
-    { "apo_down", of_apo_down, OF_DPO },
-    { "nca_pair", of_nca_pair, OF_DPO },
-    { "bco_pair", of_bco_pair, OF_DPO },
-    { "sppo_hard", of_sppo_hard, OF_DPO },
+    { "apo_zero", of_apo_zero, OF_DPO | OF_RATIO },
+    { "apo_down", of_apo_down, OF_DPO | OF_RATIO },
+    { "nca_pair", of_nca_pair, OF_DPO | OF_RATIO },
+    { "bco_pair", of_bco_pair, OF_DPO | OF_RATIO },
+    { "sppo_hard", of_sppo_hard, OF_DPO | OF_RATIO },
     { "exo_pair", of_exo_pair, SMOOTHS | SMOOTHED | OF_DPO },
-    { "discopop", of_discopop, OF_DPO },
+    { "discopop", of_discopop, OF_DPO | MODULATED },
     { "kto", of_kto, OF_KTO },
     { "apo_zero_unpaired", of_apo_zero_unpaired, OF_KTO },
     { "orpo", of_orpo, OF_ORPO | BY_AVERAGE },
     { "reward", of_reward, OF_REWARD },
     { "simpo", of_sigmoid_norm, SMOOTHS | OF_CPO | BY_AVERAGE | LOWERED },
+    { "alphapo", of_sigmoid_norm, SMOOTHS | OF_CPO | BY_AVERAGE | LOWERED | ALONE },
 };
 enum { TABLE = sizeof table / sizeof *table };
 
@@ -359,20 +364,25 @@ static sheaf_status *read_shares(sheaf__objective *out, const char *list)
                      strlen(list));
 }
 
+/* What any of the losses is. */
+static unsigned kinds(const sheaf__objective *o)
+{
+    unsigned is = 0;
+    for (int i = 0; i < o->losses; i++)
+        is |= table[o->loss[i]].is;
+    return is;
+}
+
 static sheaf_status *check_smoothing(const sheaf__objective *o)
 {
-    bool reads = false;
-    for (int i = 0; i < o->losses; i++) {
-        const unsigned how = table[o->loss[i]].is;
-        reads = reads || (how & SMOOTHS);
-        if ((how & SMOOTHED) && o->smoothing <= 0)
+    for (int i = 0; i < o->losses; i++)
+        if ((table[o->loss[i]].is & SMOOTHED) && o->smoothing <= 0)
             return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`label-smoothing`"),
                                               "above 0 for the loss '%s'", table[o->loss[i]].name),
                                "0");
-    }
     if (o->smoothing == 0)
         return NULL;
-    if (!reads)
+    if (!(kinds(o) & SMOOTHS))
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`label-smoothing`"),
                                           "0: no loss of this objective reads it"),
                            "%g", o->smoothing);
@@ -402,9 +412,6 @@ static void take_out_sft(sheaf__objective *o)
 static sheaf_status *no_effect(const sheaf__objective *o, unsigned of,
                                const sheaf__objective_options *options)
 {
-    bool lowered = false;
-    for (int i = 0; i < o->losses; i++)
-        lowered = lowered || (table[o->loss[i]].is & LOWERED);
     const struct {
         const char *flag;
         bool given, read;
@@ -414,18 +421,20 @@ static sheaf_status *no_effect(const sheaf__objective *o, unsigned of,
           of != 0 && of != OF_REWARD && of != OF_GROUPS },
         { "`beta`", options->beta != 0, of != 0 && of != OF_REWARD },
         { "`center-rewards-coefficient`", options->center > 0, of == OF_REWARD },
-        { "`simpo-gamma`", options->simpo_gamma > 0, lowered },
+        { "`simpo-gamma`", options->simpo_gamma != 0, kinds(o) & LOWERED },
+        { "`simpo-alpha`", options->simpo_alpha != 0, of == OF_CPO },
+        { "`discopop-tau`", options->discopop_tau > 0, kinds(o) & MODULATED },
         { "`cpo-alpha`", options->cpo_alpha != 0, of == OF_CPO },
-        { "`ld-alpha`", options->ld_alpha > 0, of == OF_DPO },
+        { "`ld-alpha`", options->ld_alpha != 0, of == OF_DPO },
         { "`use-weighting`", options->weighting, of == OF_DPO },
         { "`f-divergence-type`", sheaf__is_given(options->divergence), of == OF_DPO },
-        { "`f-alpha-divergence-coef`", options->divergence_alpha > 0,
-          divergences[o->divergence].score == of_alpha },
+        { "`f-alpha-divergence-coef`", options->divergence_alpha != 0,
+          o->divergence == ALPHA_DIVERGENCE },
         { "`reference`", sheaf__is_given(options->reference), o->reference },
         { "`reference-cache`", sheaf__is_given(options->cache), o->reference && of != OF_GROUPS },
         { "`orpo-answers`", options->answers, of == OF_ORPO },
-        { "`desirable-weight`", options->desirable > 0, of == OF_KTO },
-        { "`undesirable-weight`", options->undesirable > 0, of == OF_KTO },
+        { "`desirable-weight`", options->desirable != 0, of == OF_KTO },
+        { "`undesirable-weight`", options->undesirable != 0, of == OF_KTO },
         { sheaf__groups_given(&options->group), sheaf__groups_given(&options->group) != NULL,
           of == OF_GROUPS },
         { "`label-smoothing`", of == OF_GROUPS && o->smoothing > 0, false },
@@ -444,11 +453,16 @@ static sheaf_status *read_divergence(sheaf__objective *out, const char *name)
     while (sheaf__is_given(name) && out->divergence < DIVERGENCES &&
            strcmp(divergences[out->divergence].name, name) != 0)
         out->divergence++;
-    return out->divergence < DIVERGENCES
-               ? NULL
-               : bad("`f-divergence-type`",
-                     "reverse_kl, forward_kl, js_divergence or alpha_divergence", name,
-                     strlen(name));
+    if (out->divergence == DIVERGENCES)
+        return bad("`f-divergence-type`",
+                   "reverse_kl, forward_kl, js_divergence or alpha_divergence", name, strlen(name));
+    for (int i = 0; i < out->losses && out->divergence != 0; i++)
+        if (table[out->loss[i]].is & OF_RATIO)
+            return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`f-divergence-type`"),
+                                              "reverse_kl for the loss '%s'",
+                                              table[out->loss[i]].name),
+                               "'%s'", name);
+    return NULL;
 }
 
 static sheaf_status *read_reference(sheaf__objective *out, const char *name)
@@ -476,6 +490,12 @@ static sheaf_status *read_groups(sheaf__objective *out, const sheaf__objective_o
     return TRY(st, read_reference(out, options->reference));
 }
 
+/* A number that is given (below 0: it is 0), else the objective's own. */
+static double given_or(double given, double own)
+{
+    return given > 0 ? given : given < 0 ? 0 : own;
+}
+
 sheaf_status *sheaf__objective_read(sheaf__objective *out, const sheaf__objective_options *options,
                                     double smoothing)
 {
@@ -490,18 +510,19 @@ sheaf_status *sheaf__objective_read(sheaf__objective *out, const sheaf__objectiv
     *out = (sheaf__objective){ .name = objectives[k].name,
                                .pairs = k > 0 && !(objectives[k].of & (OF_KTO | OF_GROUPS)),
                                .judged = objectives[k].of == OF_KTO,
-                               .weight = { options->desirable > 0 ? options->desirable : 1,
-                                           options->undesirable > 0 ? options->undesirable : 1 },
+                               .weight = { given_or(options->desirable, 1),
+                                           given_or(options->undesirable, 1) },
                                .reference = objectives[k].reference,
                                .cache = options->cache,
                                .scores = objectives[k].of == OF_REWARD,
                                .center = options->center,
                                .beta = options->beta > 0 ? options->beta : objectives[k].beta,
                                .smoothing = k > 0 ? smoothing : 0,
-                               .ld_alpha = options->ld_alpha > 0 ? options->ld_alpha : 1,
+                               .ld_alpha = given_or(options->ld_alpha, 1),
+                               .tau = given_or(options->discopop_tau, 0.05),
                                .weighting = options->weighting,
-                               .divergence_alpha =
-                                   options->divergence_alpha > 0 ? options->divergence_alpha : 0.5,
+                               .divergence_alpha = given_or(options->divergence_alpha, 0.5),
+                               .gamma = given_or(options->simpo_gamma, 0.5),
                                .nll = objectives[k].nll,
                                .prompts = objectives[k].of == OF_ORPO && !options->answers };
     if (k == 0)
@@ -509,8 +530,8 @@ sheaf_status *sheaf__objective_read(sheaf__objective *out, const sheaf__objectiv
     if (objectives[k].of == OF_GROUPS)
         return read_groups(out, options);
     if (options->beta < 0)
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`beta`"), "above 0"), "%g",
-                           options->beta);
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`beta`"), "above 0"),
+                           "0 or less");
     sheaf_status *st = read_losses(
         out, sheaf__is_given(options->loss_type) ? options->loss_type : objectives[k].loss,
         objectives[k].of);
@@ -532,9 +553,13 @@ sheaf_status *sheaf__objective_read(sheaf__objective *out, const sheaf__objectiv
                    strlen(options->loss_type));
     if ((st = read_reference(out, options->reference)) != NULL)
         return st;
-    out->gamma = options->simpo_gamma > 0 ? options->simpo_gamma : 0.5;
-    if (objectives[k].of == OF_CPO && options->cpo_alpha != 0)
-        out->nll = options->cpo_alpha > 0 ? options->cpo_alpha : 0;
+    if (objectives[k].of == OF_CPO)
+        out->nll = given_or(options->cpo_alpha, kinds(out) & ALONE ? 0 : out->nll);
+    if (options->simpo_alpha !=
+        0) { /* AlphaPO's score of a probability p = exp(S): (1 - p^-alpha) / alpha */
+        out->divergence = ALPHA_DIVERGENCE;
+        out->divergence_alpha = 1 - options->simpo_alpha;
+    }
     return NULL;
 }
 
@@ -544,26 +569,38 @@ sheaf__pair_loss sheaf__objective_pair(const sheaf__objective *o, const sheaf__p
 {
     const double weight = o->weighting ? sheaf__exp_d(pair->certainty) : 1;
     sheaf__pair_loss out = { 0 };
-    scores s = { .beta = o->beta, .e = o->smoothing, .margin = pair->margin, .center = o->center };
-    double by_r[2];
-    for (int i = 0; i < 2; i++) {
-        s.n[i] = (double)pair->tokens[i];
-        s.r[i] = pair->sum[i] - (o->reference ? pair->reference[i] : 0);
-        out.reward[i] = o->beta * s.r[i];
-        s.r[i] = divergences[o->divergence].score(&by_r[i], s.r[i], o->divergence_alpha);
-        by_r[i] *= weight;
+    double r[2];
+    for (int k = 0; k < 2; k++) {
+        r[k] = pair->sum[k] - (o->reference ? pair->reference[k] : 0);
+        out.reward[k] = o->beta * r[k];
+        out.logp[k] = pair->sum[k];
     }
     for (int i = 0; i < o->losses; i++) {
-        scores of = s;
-        if (table[o->loss[i]].is & LOWERED)
-            of.r[0] -= o->gamma / o->beta * of.n[0];
-        const result one = table[o->loss[i]].of(&of);
+        const unsigned is = table[o->loss[i]].is;
+        const bool averages = !o->reference && (is & BY_AVERAGE);
+        scores s = { .beta = o->beta,
+                     .e = o->smoothing,
+                     .margin = pair->margin,
+                     .center = o->center,
+                     .tau = o->tau };
+        double by_r[2];
+        for (int k = 0; k < 2; k++) {
+            /* without a reference it is the mean that has another score; n times that is averaged
+             */
+            const double n = averages && o->divergence != 0 ? (double)pair->tokens[k] : 1;
+            s.n[k] = (double)pair->tokens[k];
+            s.r[k] = n * divergences[o->divergence].score(&by_r[k], r[k] / n, o->divergence_alpha);
+            if (!o->reference)
+                out.reward[k] = o->beta * s.r[k] / (averages ? s.n[k] : 1);
+            if (averages)
+                out.logp[k] = pair->sum[k] / s.n[k];
+        }
+        if (is & LOWERED)
+            s.r[0] -= o->gamma / o->beta * s.n[0];
+        const result one = table[o->loss[i]].of(&s);
         out.loss += o->share[i] * weight * one.loss;
         for (int k = 0; k < 2; k++)
-            out.slope[k] += o->share[i] * by_r[k] * one.d[k];
-        if (!o->reference && (table[o->loss[i]].is & BY_AVERAGE))
-            for (int k = 0; k < 2; k++)
-                out.reward[k] = o->beta * s.r[k] / s.n[k];
+            out.slope[k] += o->share[i] * weight * by_r[k] * one.d[k];
     }
     return out;
 }
@@ -577,7 +614,8 @@ sheaf__pair_loss sheaf__objective_single(const sheaf__objective *o, const sheaf_
     const result one = table[o->loss[0]].of(&s);
     return (sheaf__pair_loss){ .loss = weight * one.loss,
                                .slope = { sign * weight * one.d[0] },
-                               .reward = { o->beta * r } };
+                               .reward = { o->beta * r },
+                               .logp = { of->sum[0] } };
 }
 
 double sheaf__objective_sum(const sheaf__objective *o, const uint8_t *answer, const float *each,

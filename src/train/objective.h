@@ -20,13 +20,14 @@
 typedef struct sheaf__objective_options {
     const char *name;                     /* "sft", "dpo", ... */
     const char *loss_type, *loss_weights; /* lists with commas */
-    /* Numbers: 0 is the objective's own. */
+    /* Numbers: 0 is the objective's own, below 0: it is 0. */
     double beta;
-    double simpo_gamma, cpo_alpha; /* cpo_alpha below 0: none */
+    double simpo_gamma, cpo_alpha;
+    double simpo_alpha;            /* AlphaPO's, of any sign */
     double desirable, undesirable; /* weights of kto's answers */
     bool answers;                  /* of orpo: the cross-entropy is that of answers alone */
     double center;                 /* of reward: what scores away from 0 cost */
-    double ld_alpha;               /* share of what lies beyond the shorter answer */
+    double ld_alpha, discopop_tau; /* share of what lies beyond the shorter answer; of discopop */
     bool weighting;                /* pairs count as much as the model is sure of both answers */
     const char *divergence;        /* from the reference: "reverse_kl", ... */
     double divergence_alpha;       /* of "alpha_divergence" */
@@ -51,7 +52,7 @@ typedef struct sheaf__objective {
     int loss[SHEAF__MOST_LOSSES]; /* rows of its table */
     double share[SHEAF__MOST_LOSSES];
     int losses;
-    double beta, smoothing, gamma, ld_alpha, center;
+    double beta, smoothing, gamma, ld_alpha, center, tau;
     double weight[2]; /* of desirable answers and of others */
     bool weighting;
     int divergence; /* row of its table */
@@ -97,6 +98,7 @@ typedef struct sheaf__pair_loss {
     double loss;
     double slope[2];  /* of the loss by each sum */
     double reward[2]; /* beta * r; of an objective without reference beta * S, or S / n */
+    double logp[2];   /* S; of a loss of means without reference S / n */
 } sheaf__pair_loss;
 
 /* sheaf__objective_pair - the loss of a pair, without its cross-entropy. */

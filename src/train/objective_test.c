@@ -190,7 +190,7 @@ static void for_each_loss(void (*check)(const char *name, const sheaf__objective
             seen++;
         }
     }
-    assert_int_equal(seen, 13 + 4 + 1);
+    assert_int_equal(seen, 13 + 5 + 1);
 }
 
 static double loss_at(const sheaf__objective *o, sheaf__pair pair, int side, double by)
@@ -244,13 +244,55 @@ TEST(test_objective__slopes_through_scores)
     for (size_t i = 0; i < ARRAY_LEN(names); i++)
         for (int alpha = 0; alpha < (i == 3 ? 3 : 1); alpha++) {
             sheaf__objective o;
-            sheaf__objective_options options = of("dpo", "sigmoid,bco_pair");
+            sheaf__objective_options options = of("dpo", "sigmoid,sigmoid_norm");
             options.divergence = names[i];
             options.divergence_alpha = alpha * 1.0; /* 0: the default; 1: reverse_kl */
             options.weighting = alpha == 2;
             CHECK_OK(sheaf__objective_read(&o, &options, 0));
             check_slopes(names[i], &o);
         }
+}
+
+/* AlphaPO's, of means as simpo and ipo have them and of sums; worked out as TRL does. */
+TEST(test_objective__probabilities_have_a_shape)
+{
+    static const sheaf__pair pair = { { -4.5, -7 }, { 0 }, { 3, 4 } };
+    static const double alpha[] = { 0.25, -0.5 };
+    static const char *const losses[] = { "alphapo", "simpo", "ipo", "sigmoid" };
+    for (size_t i = 0; i < ARRAY_LEN(losses); i++)
+        for (int k = 0; k < 2; k++) {
+            sheaf__objective o;
+            sheaf__objective_options options = of("cpo", losses[i]);
+            options.simpo_alpha = alpha[k];
+            options.beta = 0.4;
+            options.simpo_gamma = i < 2 ? 0.3 : 0;
+            CHECK_OK(sheaf__objective_read(&o, &options, 0));
+            assert_true(o.nll == (i > 0));
+            check_slopes(losses[i], &o);
+            double r[2];
+            for (int side = 0; side < 2; side++) {
+                const double n = i == 3 ? 1 : (double)pair.tokens[side];
+                r[side] = (1 - pow(exp(pair.sum[side] / n), -alpha[k])) / alpha[k];
+            }
+            const double x = r[0] - r[1] - (i < 2 ? 0.3 / 0.4 : 0), off = x - 1 / 0.8;
+            const sheaf__pair_loss got = sheaf__objective_pair(&o, &pair);
+            CHECK_NEAR(losses[i], got.loss, i == 2 ? off * off : log1p(exp(-0.4 * x)), 1e-14);
+            CHECK_NEAR("reward", got.reward[1], 0.4 * r[1], 1e-14);
+            CHECK_NEAR("logp", got.logp[1], i == 3 ? -7 : -1.75, 0);
+        }
+}
+
+TEST(test_objective__discopop_has_a_temperature)
+{
+    static const sheaf__pair pair = { { -3, -5 }, { -4, -4.5 }, { 1, 1 } };
+    sheaf__objective o;
+    sheaf__objective_options options = of("dpo", "discopop");
+    options.discopop_tau = 0.3;
+    CHECK_OK(sheaf__objective_read(&o, &options, 0));
+    check_slopes("discopop", &o);
+    const double x = 0.1 * 1.5, g = 1 / (1 + exp(-x / 0.3));
+    CHECK_NEAR("loss", sheaf__objective_pair(&o, &pair).loss,
+               log1p(exp(-x)) * (1 - g) + exp(-x) * g, 1e-15);
 }
 
 /* Of one answer, desirable or not, ahead of the drift or behind it. */
@@ -307,7 +349,7 @@ static void check_equal(const char *name, const sheaf__objective *o)
 {
     static const char *const differences[] = { "sigmoid",      "hinge", "ipo",      "robust",
                                                "sigmoid_norm", "sft",   "exo_pair", "discopop",
-                                               "apo_zero",     "simpo", "orpo" };
+                                               "apo_zero",     "simpo", "alphapo",  "orpo" };
     const sheaf__pair pair = { { -21.3, -21.3 }, { -20.7, -20.7 }, { 6, 6 } };
     const sheaf__pair_loss got = sheaf__objective_pair(o, &pair);
     bool none = false;
@@ -368,6 +410,17 @@ TEST(test_objective__reads_what_flags_give)
                  { "cpo", 0, 0.1, 1, false }, { "cpo", -1, 0.1, 0, false },
                  { "simpo", 0, 2, 0, false }, { "simpo", 0.5, 2, 0.5, false },
                  { "dpo", 0, 0.1, 0, true } };
+    options = (sheaf__objective_options){
+        .name = "dpo", .ld_alpha = -1, .divergence_alpha = -1, .divergence = "alpha_divergence"
+    };
+    CHECK_OK(sheaf__objective_read(&o, &options, 0));
+    assert_true(o.ld_alpha == 0 && o.divergence_alpha == 0 && o.tau == 0.05 && o.gamma == 0.5);
+    options = (sheaf__objective_options){ .name = "kto", .desirable = -1, .undesirable = 2 };
+    CHECK_OK(sheaf__objective_read(&o, &options, 0));
+    assert_true(o.weight[0] == 0 && o.weight[1] == 2);
+    options = (sheaf__objective_options){ .name = "simpo", .simpo_gamma = -1 };
+    CHECK_OK(sheaf__objective_read(&o, &options, 0));
+    assert_true(o.gamma == 0 && o.beta == 2);
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         options = of(rows[i].name, NULL);
         options.cpo_alpha = rows[i].cpo_alpha;
@@ -392,7 +445,7 @@ TEST(test_objective__refuses_what_has_no_meaning)
         { { "dpo", "sigmoid," }, 0, "discopop | ''" },
         { { "dpo", "sig" }, 0, "`loss-type` | sigmoid, hinge, ipo, robust, sigmoid_norm, sft, " },
         { { "dpo", "simpo" }, 0, "'simpo'" },
-        { { "cpo", "robust" }, 0, "`loss-type` | sigmoid, hinge, ipo, simpo | 'robust'" },
+        { { "cpo", "robust" }, 0, "`loss-type` | sigmoid, hinge, ipo, simpo, alphapo | 'robust'" },
         { { "dpo", "ipo,ipo,ipo,ipo,ipo,ipo,ipo,ipo,ipo" }, 0, "at most 8 losses" },
         { { "dpo", "sigmoid,sft", "1" },
           0,
@@ -408,6 +461,12 @@ TEST(test_objective__refuses_what_has_no_meaning)
         { { "dpo" }, 0.5, "below 0.5: the share of pairs in the wrong order | 0.5" },
         { { "cpo", .reference = "base" }, 0, "`reference` | none with `objective cpo`" },
         { { "simpo", .reference = "start" }, 0, "`reference` | none with `objective simpo`" },
+        { { "dpo", .simpo_alpha = 1 }, 0, "`simpo-alpha` | none with `objective dpo`" },
+        { { "dpo", .discopop_tau = 1 }, 0, "`discopop-tau` | none with `objective dpo`" },
+        { { "dpo", "sigmoid,nca_pair", .divergence = "forward_kl" },
+          0,
+          "`f-divergence-type` | reverse_kl for the loss 'nca_pair' | 'forward_kl'" },
+        { { "dpo", .beta = -1 }, 0, "`beta` | above 0 | 0" },
         { { "dpo", .simpo_gamma = 1 }, 0, "`simpo-gamma` | none with `objective dpo`" },
         { { "dpo", .cpo_alpha = 1 }, 0, "`cpo-alpha` | none with `objective dpo`" },
         { { "cpo", .answers = true }, 0, "`orpo-answers` | none with `objective cpo`" },

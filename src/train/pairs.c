@@ -91,7 +91,10 @@ void sheaf__pairs_take(sheaf__pair_sums *out, sheaf__pairs *p, int side, const s
             p->weight[side][i * seq + t] = !answer[t]                ? OF_PROMPT
                                            : token++ < shorter(pair) ? WHOLE
                                                                      : BEYOND;
-            out->nll += side == 0 && label[t] >= 0 ? (double)each[t] : 0;
+            if (side == 0 && label[t] >= 0) {
+                out->nll += (double)each[t];
+                out->nll_tokens++;
+            }
         }
     }
 }
@@ -125,7 +128,7 @@ static sheaf__pair_loss add_pair(sheaf__pair_sums *out, const sheaf__objective *
     out->samples++;
     out->right += of.reward[0] > of.reward[1];
     for (int side = 0; side < 2; side++)
-        add_answer(out, side, of.reward[side], pair->sum[side]);
+        add_answer(out, side, of.reward[side], of.logp[side]);
     return of;
 }
 
@@ -136,7 +139,7 @@ static sheaf__pair_loss add_single(sheaf__pair_sums *out, const sheaf__objective
     out->loss += loss.loss;
     out->samples++;
     out->right += desirable ? loss.reward[0] > 0 : loss.reward[0] < 0;
-    add_answer(out, desirable ? 0 : 1, loss.reward[0], of->sum[0]);
+    add_answer(out, desirable ? 0 : 1, loss.reward[0], loss.logp[0]);
     return loss;
 }
 
@@ -287,6 +290,19 @@ sheaf_status *sheaf__pairs_sums(double *out, sheaf__model *model, const sheaf__s
     return st;
 }
 
+sheaf_status *sheaf__pairs_given(bool *all, double *out, const sheaf_data *data)
+{
+    const int64_t rows = sheaf_data_rows(data);
+    int64_t n = 0;
+    for (int64_t r = 0; r < rows; r++)
+        n += sheaf_data_reference(&out[r], data, r);
+    *all = n == rows;
+    return n == 0 || *all ? NULL
+                          : sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "ref_chosen_logps"),
+                                                       "in all data sets, or in none"),
+                                        "of %" PRId64 " of %" PRId64 " pairs", n / 2, rows / 2);
+}
+
 sheaf_status *sheaf__pairs_mixed(double *out, sheaf__model *model, const sheaf__subset *subset,
                                  const sheaf__objective *objective, const sheaf_train_options *o,
                                  int64_t samples, const sheaf__evaluate_options *how)
@@ -333,20 +349,18 @@ static sheaf_status *certainties(double *out, double *doubled, sheaf__model *mod
     return st;
 }
 
-/* The mean cross-entropy of the chosen answers' tokens. */
-static sheaf_status *chosen_nll(double *out, double *sum, sheaf__model *model,
+/* The cross-entropy of the chosen answers' tokens. */
+static sheaf_status *chosen_nll(sheaf__pair_sums *out, double *sum, sheaf__model *model,
                                 const sheaf__subset *subset, const sheaf__objective *objective,
                                 const sheaf_train_options *o, const sheaf__evaluate_options *how)
 {
-    double nll = 0, tokens = 0;
     sheaf_status *st =
         objective->ld_alpha == 1 ? NULL : whole_sums(sum, model, subset, objective, o, how);
     for (int64_t i = 0; i < sheaf__subset_rows(subset) && st == NULL; i++) {
         const int64_t row = sheaf_data_side(subset->data, sample_of(subset, i), 0);
-        nll -= sum[row];
-        tokens += (double)sheaf_data_labels(subset->data, &row, 1);
+        out->nll -= sum[row];
+        out->nll_tokens += (double)sheaf_data_labels(subset->data, &row, 1);
     }
-    *out = tokens == 0 ? 0 : nll / tokens;
     return st;
 }
 
@@ -359,7 +373,7 @@ sheaf_status *sheaf__pairs_evaluate(sheaf__evaluation *out, sheaf__pair_sums *su
     const int64_t n = sheaf__subset_rows(subset);
     const int64_t rows = sheaf_data_rows(data);
     const int numbers = objective->weighting ? 3 : 1; /* of a row */
-    double *sum = malloc((size_t)(numbers * rows) * sizeof *sum), nll = 0;
+    double *sum = malloc((size_t)(numbers * rows) * sizeof *sum);
     *out = (sheaf__evaluation){ .tokens = n };
     *sums = (sheaf__pair_sums){ .means = objective->scores };
     sheaf_status *st =
@@ -384,9 +398,10 @@ sheaf_status *sheaf__pairs_evaluate(sheaf__evaluation *out, sheaf__pair_sums *su
             add_single(sums, objective, &pair, sheaf_data_desirable(data, first), 0);
     }
     if (objective->nll != 0)
-        TRY(st, chosen_nll(&nll, sum, model, subset, objective, o, how));
+        TRY(st, chosen_nll(sums, sum, model, subset, objective, o, how));
     out->correct = (int64_t)sums->right;
-    out->loss = (n == 0 ? 0 : sums->loss / (double)n) + objective->nll * nll;
+    out->loss = (n == 0 ? 0 : sums->loss / (double)n) +
+                (sums->nll_tokens == 0 ? 0 : objective->nll * (sums->nll / sums->nll_tokens));
     free(sum);
     return st;
 }
@@ -426,6 +441,8 @@ int sheaf__pairs_values(sheaf_event_value out[SHEAF_EVENT_VALUES], const sheaf__
     for (int k = 0; k < 2; k++)
         if (s->count[k] > 0)
             out[n++] = (sheaf_event_value){ names[1][k], s->sum[k] / s->count[k] };
+    if (!o->reference && o->nll != 0 && s->nll_tokens > 0)
+        out[n++] = (sheaf_event_value){ "nll_loss", s->nll / s->nll_tokens };
     if (o->mismatched && s->means > 0)
         out[n++] = (sheaf_event_value){ "kl", s->drift / s->means };
     return n;

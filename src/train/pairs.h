@@ -16,8 +16,10 @@
 
 /* Sums over samples, all double so that groups exchange them as one block. */
 typedef struct sheaf__pair_sums {
-    double loss, nll; /* of samples; cross-entropy of the chosen answers' tokens */
-    /* Of the chosen or desirable answers, and of the others: how many, their rewards and S. */
+    double loss;            /* of samples */
+    double nll, nll_tokens; /* cross-entropy of the chosen answers' tokens, how many these are */
+    /* Of the chosen or desirable answers, and of the others: how many, their rewards, and S or its
+     * means. */
     double count[2], reward[2], sum[2];
     double samples;
     double right; /* pairs whose chosen answer has the larger reward */
@@ -35,7 +37,8 @@ int sheaf__pairs_values(sheaf_event_value out[SHEAF_EVENT_VALUES],
 
 /* The reference's S for an objective. NULL: it reads none. */
 typedef struct sheaf__references {
-    double *row;   /* by row of the data */
+    double *row;   /* by row of the data, */
+    bool given;    /* which have it themselves */
     double *mixed; /* by sample of the run: its prompt with another one's answer */
 } sheaf__references;
 
@@ -83,6 +86,9 @@ sheaf_status *sheaf__pairs_sums(double *out, sheaf__model *model, const sheaf__s
                                 const sheaf__objective *objective,
                                 const sheaf_train_options *options, int64_t samples,
                                 const sheaf__evaluate_options *how);
+/* sheaf__pairs_given - *all: the data have the S of every row by their reference; then out[] by
+ * row. Errors: SHEAF_E_DATA if one of several data sets has none. */
+sheaf_status *sheaf__pairs_given(bool *all, double *out, const sheaf_data *data);
 /* sheaf__pairs_mixed - S of the run's samples [0, samples) with mismatched answers, as the model is
  * now, into out[]. Collective. */
 sheaf_status *sheaf__pairs_mixed(double *out, sheaf__model *model, const sheaf__subset *subset,

@@ -241,12 +241,13 @@ static sheaf_status *make(sheaf__rank *rank, const sheaf__job *job, const sums *
         st = sheaf__agree_groups(
             rank->model->context,
             sheaf__model_load(rank->model, job->other->opened.weights, job->other->opened.adapter));
-    TRY(st, sheaf__pairs_sums(r[0].row, rank->model, &job->train, objective, job->options,
-                              of->drawn, how));
+    if (!r[0].given)
+        TRY(st, sheaf__pairs_sums(r[0].row, rank->model, &job->train, objective, job->options,
+                                  of->drawn, how));
     if (of->mixed > 0)
         TRY(st, sheaf__pairs_mixed(r[0].mixed, rank->model, &job->train, objective, job->options,
                                    of->samples, how));
-    if (of->eval > 0)
+    if (of->eval > 0 && !r[1].given)
         TRY(st,
             sheaf__pairs_sums(r[1].row, rank->model, &job->eval, objective, job->options, 0, how));
     return TRY(st, begin(rank, job));
@@ -258,10 +259,15 @@ static sheaf_status *take(sheaf__rank *rank, const sheaf__job *job, const sums *
     const sheaf__context *c = rank->model->context;
     double *all = malloc(of->bytes);
     bool found = false;
-    rank->reference[0] = (sheaf__references){ all, of->mixed > 0 ? all + of->rows : NULL };
-    rank->reference[1].row = of->eval > 0 ? all + of->rows + of->mixed : NULL;
-    sheaf_status *st =
-        sheaf__agree_groups(c, all == NULL ? sheaf__no_memory("sums of the reference") : NULL);
+    sheaf__references *r = rank->reference;
+    r[0].row = all;
+    r[0].mixed = of->mixed > 0 ? all + of->rows : NULL;
+    r[1].row = of->eval > 0 ? all + of->rows + of->mixed : NULL;
+    sheaf_status *st = all == NULL ? sheaf__no_memory("sums of the reference") : NULL;
+    TRY(st, sheaf__pairs_given(&r[0].given, r[0].row, job->train.data));
+    if (of->eval > 0)
+        TRY(st, sheaf__pairs_given(&r[1].given, r[1].row, job->eval.data));
+    st = sheaf__agree_groups(c, st);
     if (st != NULL)
         return st;
     read(&found, all, of, path);

@@ -679,8 +679,8 @@ static sheaf_status *check_start(const sheaf__stepper *s, int64_t done,
 {
     const sheaf__objective *o = s->options.objective;
     const double *reward = out->sums.reward;
-    if (done > 0 || s->pairs.reference.row == NULL || o->base || o->folder != NULL ||
-        !(o->pairs || o->judged) || (reward[0] == 0 && reward[1] == 0))
+    if (done > 0 || s->pairs.reference.row == NULL || s->pairs.reference.given || o->base ||
+        o->folder != NULL || !(o->pairs || o->judged) || (reward[0] == 0 && reward[1] == 0))
         return NULL;
     sheaf_status *st = sheaf_fail(SHEAF_E_NUMBER, "step 1: rewards");
     sheaf_expected(st, "0: the reference is the model as it begins");

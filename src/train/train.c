@@ -52,15 +52,37 @@ static void note_padding(const sheaf__run *r)
                    100 * r->result->padding);
 }
 
+/* Both kinds are needed, and should count about the same. */
+static void note_judged(const sheaf__run *r)
+{
+    const sheaf__subset *of = &r->job.train;
+    double n[2] = { 0 };
+    for (int64_t i = 0; i < sheaf__subset_rows(of); i++)
+        n[sheaf_data_desirable(of->data, of->row == NULL ? i : of->row[i]) ? 0 : 1]++;
+    const double *w = r->job.objective.weight, ratio = w[0] * n[0] / (w[1] * n[1]);
+    if (n[0] == 0 || n[1] == 0)
+        sheaf_warn(r->hooks->events, "no answer of %g is %sdesirable: kto compares both kinds",
+                   n[0] + n[1], n[0] == 0 ? "" : "un");
+    else if (w[0] > 0 && w[1] > 0 && !(ratio >= 1 && ratio <= 1.33))
+        sheaf_warn(r->hooks->events,
+                   "%g desirable answers count %.3g times what %g others do; 1 to 1.33 is advised, "
+                   "by `desirable-weight` and `undesirable-weight`",
+                   n[0], ratio, n[1]);
+}
+
 static void note_sets(const sheaf__run *r)
 {
     const sheaf_train_options *o = r->options;
     const sheaf__objective *objective = &r->job.objective;
     if (objective->reference)
         sheaf_note(r->hooks->events, "the reference is %s",
-                   objective->folder != NULL ? objective->folder
-                   : objective->base         ? "the base model"
-                                             : "the model as it begins");
+                   sheaf_data_reference(&(double){ 0 }, r->job.train.data, 0)
+                       ? "what the data say, in ref_chosen_logps"
+                   : objective->folder != NULL ? objective->folder
+                   : objective->base           ? "the base model"
+                                               : "the model as it begins");
+    if (objective->judged)
+        note_judged(r);
     const int64_t rows = sheaf__subset_rows(&r->job.train), each = o->micro_batch * o->accumulate;
     const bool samples = r->job.sampler != NULL;
     if (o->epochs > 0) {

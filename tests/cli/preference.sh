@@ -44,18 +44,23 @@ alike "dpo" --objective dpo --beta 0.5 -- "--tp 3 --threads 4 --keep-activations
 check "it learns" awk -v first="$(metric one 1 loss)" -v last="$(metric one 3 loss)" 'BEGIN { exit !(first > 0.6931 && first < 0.6932 && last < 0.6) }'
 alike "losses that are added, in bfloat16" --objective dpo --loss-type sigmoid,sft --loss-weights 1,0.5 --ld-alpha 0.5 --dtype bfloat16 -- "--tp 2 --dp 2 --keep-activations none" "--tp 3 --keep-activations pairs"
 alike "simpo of all weights" --objective simpo --method full --accumulators 2 --cpo-alpha 0.5 -- "--tp 3" "--dp 2 --keep-activations pairs --offload moments"
+check "a margin of 0" run other --objective simpo --simpo-gamma 0 --steps 1
+check "which is stored" grep -qx 'simpo-gamma: 0' "$work/other/settings"
+check "is none" near "$(metric other 1 loss)" 0.693 0.1
 alike "rows of like length" --objective ipo --group-by-length -- "--tp 2"
 alike "wpo" --objective dpo --use-weighting --f-divergence-type js_divergence -- "--tp 3 --dp 2 --keep-activations none"
 alike "orpo" --objective orpo -- "--tp 2 --dp 2"
 awk 'NR % 3 { sub(/"chosen"/, "\"completion\""); sub(/, "rejected".*/, ", \"label\": true}") }
     NR % 3 == 0 { sub(/"chosen": "[^"]*", "rejected"/, "\"completion\""); sub(/}$/, ", \"label\": false}") }
     { print }' "$work/pairs.jsonl" >"$work/judged.jsonl"
+grep true "$work/judged.jsonl" >"$work/alike.jsonl"
 data=(--model "$model" --data "$work/judged.jsonl")
 alike "kto" --objective kto --undesirable-weight 2 --shuffle -- "--dp 2" "--tp 3 --dp 4 --keep-activations none"
 check "its numbers have the drift" grep -q '"rewards/margins": .*"kl": ' "$work/one/metrics.jsonl"
 check "kto is stopped" eval 'run half --objective kto --undesirable-weight 2 --save-every 1 --max-time 0.0001 >/dev/null || test $? = 3'
 runs "and goes on" 0 'step 3/3' train --out "$work/half" --resume --max-time 0 --tp 2
 check "to the bytes of one run" equal one half
+runs "answers of one kind" 0 'no answer of 16 is undesirable' train "${data[@]/judged/alike}" --steps 1 --micro-batch 2 --objective kto --out "$work/kind"
 runs "of micro-batches of two at least" 2 '--micro-batch.*at least 2 with kto' train "${data[@]}" --steps 1 --objective kto --out "$work/none"
 data=(--model "$model" --data "$work/pairs.jsonl")
 check "from pairs, chosen answers and then rejected ones" run one --objective kto --steps 1 --micro-batch 48 --no-shuffle
@@ -133,6 +138,9 @@ check "read the same file" diff -r "$work/cache" "$work/cache.made"
 (cd "$work/cache/of it" && for at in $(seq 38 8 414); do printf '\001' | dd of="$(ls)" bs=1 seek="$at" conv=notrunc 2>/dev/null; done)
 check "as one with other numbers shows" eval '! run cached --objective dpo "${shared[@]}" >/dev/null && grep -q "step 1: rewards" "$work/said"'
 check "another dtype makes its own" eval 'run cached --objective dpo --dtype bfloat16 "${shared[@]}" && test "$(ls "$work/cache/of it" | wc -l)" = 2'
+check "a folder beside where the run began" eval '(cd "$work" && run half --objective dpo --beta 0.5 --reference-cache near --max-time 0.0001) >/dev/null || test $? = 3'
+check "is that of a run which goes on elsewhere" eval 'cd "$model" && "$sheaf" train --out "$work/half" --resume --max-time 0 --quiet && cd - >/dev/null && equal whole half && test -e "$work/near"'
+absent "and no other one is made" "$model/near"
 runs "with no other beta" 2 '--beta cannot change.*expected: +0.5' train --out "$work/half" --resume --steps 4 --beta 0.1
 runs "nor objective" 2 '--objective cannot change.*expected: +dpo' train --out "$work/half" --resume --steps 4 --objective ipo
 
@@ -411,7 +419,7 @@ runs "nor a cache of one" 2 '--reference-cache .*expected: none with --objective
 runs "an unknown objective" 2 '--objective .*expected: sft, dpo' "${no[@]}" --objective dqo
 runs "an unknown loss" 2 '--loss-type .*expected: sigmoid, hinge.*found: +.aot' "${no[@]}" --objective dpo --loss-type aot
 runs "an unknown divergence" 2 '--f-divergence-type .*expected: reverse_kl, forward_kl' "${no[@]}" --objective dpo --f-divergence-type kl
-runs "none of cpo by 0" 2 '--cpo-alpha .*expected: above 0; -1: none' "${no[@]}" --objective cpo --cpo-alpha 0
+runs "beta 0" 2 '--beta +expected: above 0 +found: +0' "${no[@]}" --objective cpo --beta 0
 for flag in delta top-p epsilon-high reward-time; do
     runs "--$flag 0 is not its default" 2 "--$flag .*above 0" "${no[@]}" --objective grpo --$flag 0
 done

@@ -262,9 +262,9 @@ runs "packed rows" 2 '--pack .*expected: none with --objective grpo' "${no[@]}" 
 runs "weights of losses" 2 '--loss-weights .*expected: none with --objective grpo' "${no[@]}" --loss-weights 1
 runs "smoothed labels" 2 '--label-smoothing .*expected: none with --objective grpo' "${no[@]}" --label-smoothing 0.1
 runs "a reference that is not read" 2 '--reference .*expected: none with --objective grpo' "${no[@]}" --reference base
-runs "a beta of 0, which would be rloo's own" 2 '--beta .*expected: above 0; -1 of rloo: no reference.*found: +0' train "$model" --rollouts "$work/groups.jsonl" --out "$work/no" --steps 1 --objective rloo --beta 0
-runs "none below 0 of pairs" 2 '--beta .*expected: above 0.*found: +-1' train "$model" --data "$work/groups.jsonl" --out "$work/no" --steps 1 --objective dpo --beta -1
-for flag in simpo-gamma desirable-weight undesirable-weight ld-alpha epsilon temperature f-alpha-divergence-coef; do
+runs "of rloo's with a beta of 0" 2 '--reference .*expected: none with --objective rloo' train "$model" --rollouts "$work/groups.jsonl" --out "$work/no" --steps 1 --objective rloo --beta 0 --reference base
+runs "none below 0 of pairs" 2 '--beta .*expected: above 0.*found: +0 or less' train "$model" --data "$work/groups.jsonl" --out "$work/no" --steps 1 --objective dpo --beta -1
+for flag in epsilon temperature discopop-tau; do
     runs "--$flag 0" 2 "--$flag.*expected: a number, above 0" "${no[@]}" --$flag 0
 done
 runs "grpo's flags alone" 2 '--epsilon .*expected: none with --objective sft' train "$model" --data "$work/groups.jsonl" --out "$work/no" --steps 1 --epsilon 0.1

@@ -388,6 +388,13 @@ static void take_group(course *c, const json_t *args)
     o->normalize = json_is_true(json_object_get(args, "normalize_advantages"));
 }
 
+/* As flags give it: 0, where that is not the default, is -1. */
+static double given(const json_t *args, const char *key)
+{
+    const double x = number(args, key, NAN);
+    return isnan(x) ? 0 : x == 0 ? -1 : x;
+}
+
 static void take_objective(course *c, const json_t *one, const json_t *args)
 {
     const char *kind = text_of(one, "kind"), *peft = text_of(one, "peft");
@@ -400,13 +407,17 @@ static void take_objective(course *c, const json_t *one, const json_t *args)
     c->o.objective.loss_type = c->losses;
     c->o.objective.loss_weights = c->weights;
     c->o.objective.beta = number(args, "beta", 0);
-    c->o.objective.ld_alpha = number(args, "ld_alpha", 0);
-    c->o.objective.simpo_gamma = number(args, "simpo_gamma", 0);
-    const double alpha = number(args, "cpo_alpha", NAN);
-    c->o.objective.cpo_alpha = isnan(alpha) ? 0 : alpha == 0 ? -1 : alpha;
+    c->o.objective.ld_alpha = given(args, "ld_alpha");
+    c->o.objective.simpo_gamma = given(args, "simpo_gamma");
+    c->o.objective.cpo_alpha = given(args, "cpo_alpha");
+    c->o.objective.simpo_alpha = number(args, "alpha", 0);
+    c->o.objective.discopop_tau = number(args, "discopop_tau", 0);
+    c->o.objective.divergence = text_of(args, "f_divergence_type");
+    if (strcmp(c->o.objective.divergence, "alpha_divergence") == 0)
+        c->o.objective.divergence_alpha = given(args, "f_alpha_divergence_coef");
     c->o.objective.weighting = json_is_true(json_object_get(args, "use_weighting"));
-    c->o.objective.desirable = number(args, "desirable_weight", 0);
-    c->o.objective.undesirable = number(args, "undesirable_weight", 0);
+    c->o.objective.desirable = given(args, "desirable_weight");
+    c->o.objective.undesirable = given(args, "undesirable_weight");
     c->o.objective.center = number(args, "center_rewards_coefficient", 0);
     c->o.objective.reference = refers && peft[0] == '\0' ? "base" : NULL;
     c->o.label_smoothing = number(args, "label_smoothing", 0);
@@ -557,7 +568,8 @@ static void open_course(course *c, const char *dir)
     o->schedule = SHEAF_SCHEDULE_CONSTANT;
     o->warmup = 0;
     o->warmup_ratio = 0;
-    o->weight_decay = 0.01;
+    o->weight_decay = number(args, "weight_decay", 0.01);
+    o->clip = number(args, "max_grad_norm", 1);
     o->shuffle = false;
     o->dtype = SHEAF_F32;
     o->threads = 1;

@@ -73,6 +73,8 @@ static json_t *variables(const sheaf__message *message, int64_t n,
                             "tools", tools, "documents", "add_generation_prompt",
                             options->generation_prompt, "bos_token", options->bos, "eos_token",
                             options->eos, "date_string", date_string, "enable_thinking", thinking);
+    if (options->kwargs != NULL)
+        good = good && json_object_update_missing(out, (json_t *)options->kwargs) == 0;
     if (good)
         return out;
     json_decref(out);

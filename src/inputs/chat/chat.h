@@ -48,6 +48,7 @@ typedef struct sheaf__chat_options {
     bool lenient;          /* an answer that cannot be labelled gets no span, instead of an error */
     const char *bos, *eos; /* the tokenizer's, as text; NULL: it has none */
     const json_t *tools;   /* descriptions of tools, as transformers takes them; NULL: none */
+    const json_t *kwargs;  /* more variables of the program, an object; NULL: none */
     sheaf__thinking thinking;
 } sheaf__chat_options;
 
