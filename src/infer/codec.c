@@ -430,14 +430,6 @@ sheaf_status *sheaf__codec_decode(char **out, const sheaf__codec *w, const int32
 
 /* ---- where an answer ends ---- */
 
-static bool is_among(const int64_t *ids, int n, int64_t id)
-{
-    for (int i = 0; i < n; i++)
-        if (ids[i] == id)
-            return true;
-    return false;
-}
-
 /* The token that the family's own chat() stops at, where the tokenizer has it. */
 static void add_family_stop(sheaf__codec *w)
 {
@@ -448,7 +440,7 @@ static void add_family_stop(sheaf__codec *w)
     const int64_t id = form.stop == NULL || w->tokenizer == NULL
                            ? -1
                            : sheaf__tokenizer_find(w->tokenizer, form.stop);
-    if (id >= 0 && !is_among(w->stop, w->nstop, id))
+    if (id >= 0 && !sheaf__is_stop(w->stop, w->nstop, id))
         w->stop[w->nstop++] = id;
 }
 
@@ -461,7 +453,7 @@ void sheaf__codec_set_stops(sheaf__codec *w, const int64_t *id, int n)
     w->nstop = n;
     if (n == 0 && w->eos >= 0)
         w->stop[w->nstop++] = w->eos;
-    if (taught >= 0 && !is_among(w->stop, w->nstop, taught))
+    if (taught >= 0 && !sheaf__is_stop(w->stop, w->nstop, taught))
         w->stop[w->nstop++] = taught;
     add_family_stop(w);
 }
@@ -481,7 +473,7 @@ void sheaf__codec_stops(int64_t stop[SHEAF__MOST_STOPS], int *nstop, int *nturn,
 
 bool sheaf__codec_is_stop(const sheaf__codec *w, int64_t id, bool laid_out)
 {
-    return is_among(w->stop, w->nstop, id) || (laid_out && w->end >= 0 && id == w->end);
+    return sheaf__is_stop(w->stop, w->nstop, id) || (laid_out && w->end >= 0 && id == w->end);
 }
 
 /* ---- its text, and equality ---- */

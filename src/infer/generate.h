@@ -25,6 +25,14 @@ typedef struct sheaf__continuation {
     float *best_logprob; /* [max_new, best] */
 } sheaf__continuation;
 
+/* Is `id` one of stop[n], which end answers? */
+static inline bool sheaf__is_stop(const int64_t *stop, int n, int64_t id)
+{
+    while (n > 0 && stop[n - 1] != id)
+        n--;
+    return n > 0;
+}
+
 /* Kept between calls: infer/prefix_cache.h. */
 typedef struct sheaf__rank_cache sheaf__rank_cache;
 

@@ -76,12 +76,24 @@ static uint64_t hash_of(const sheaf__grammar *g, const table *t, int32_t entry)
     return t == &g->frame_of ? frame_hash(&g->frame[entry]) : set_hash(g->way + s->first, s->ways);
 }
 
-static void put(const table *t, uint64_t hash, int32_t entry)
+/* Is it this one: a frame, or the frames of a state? */
+static bool is_entry(const sheaf__grammar *g, const table *t, int32_t entry, const void *key,
+                     int32_t n)
+{
+    const state *s = &g->state[entry];
+    return t == &g->frame_of
+               ? memcmp(&g->frame[entry], key, sizeof(frame)) == 0
+               : s->ways == n && memcmp(g->way + s->first, key, (size_t)n * sizeof *g->way) == 0;
+}
+
+/* The slot of an entry, or the free one where it belongs; key NULL: it is not in the table. */
+static int32_t *slot_of(const sheaf__grammar *g, const table *t, uint64_t hash, const void *key,
+                        int32_t n)
 {
     int64_t at = (int64_t)(hash & (uint64_t)(t->size - 1));
-    while (t->slot[at] != 0)
+    while (t->slot[at] != 0 && (key == NULL || !is_entry(g, t, t->slot[at], key, n)))
         at = (at + 1) & (t->size - 1);
-    t->slot[at] = entry;
+    return &t->slot[at];
 }
 
 /* Makes room for one more. */
@@ -95,7 +107,7 @@ static bool widen(sheaf__grammar *g, table *t)
         return false;
     for (int64_t i = 0; i < t->size; i++)
         if (t->slot[i] != 0)
-            put(&wide, hash_of(g, t, t->slot[i]), t->slot[i]);
+            *slot_of(g, &wide, hash_of(g, t, t->slot[i]), NULL, 0) = t->slot[i];
     free(t->slot);
     *t = wide;
     return true;
@@ -109,15 +121,12 @@ static int32_t frame_number(sheaf__grammar *g, int32_t at, int32_t count, int32_
         g->failed = true;
         return 0;
     }
-    const table *t = &g->frame_of;
-    for (int64_t i = (int64_t)(hash & (uint64_t)(t->size - 1)); t->slot[i] != 0;
-         i = (i + 1) & (t->size - 1))
-        if (memcmp(&g->frame[t->slot[i]], &f, sizeof f) == 0)
-            return t->slot[i];
+    int32_t *slot = slot_of(g, &g->frame_of, hash, &f, 1);
+    if (*slot != 0)
+        return *slot;
     g->frame[g->frames] = f;
-    put(t, hash, (int32_t)g->frames);
     g->frame_of.used++;
-    return (int32_t)g->frames++;
+    return *slot = (int32_t)g->frames++;
 }
 
 static int ascending(const void *a, const void *b)
@@ -142,19 +151,14 @@ static int32_t state_number(sheaf__grammar *g)
         g->failed = true;
         return 0;
     }
-    const table *t = &g->state_of;
-    for (int64_t i = (int64_t)(hash & (uint64_t)(t->size - 1)); t->slot[i] != 0;
-         i = (i + 1) & (t->size - 1)) {
-        const state *s = &g->state[t->slot[i]];
-        if (s->ways == n && memcmp(g->way + s->first, g->set, (size_t)n * sizeof *g->set) == 0)
-            return t->slot[i];
-    }
+    int32_t *slot = slot_of(g, &g->state_of, hash, g->set, n);
+    if (*slot != 0)
+        return *slot;
     g->state[g->states] = (state){ .first = g->ways, .ways = n };
     memcpy(g->way + g->ways, g->set, (size_t)n * sizeof *g->set);
     g->ways += n;
-    put(t, hash, (int32_t)g->states);
     g->state_of.used++;
-    return (int32_t)g->states++;
+    return *slot = (int32_t)g->states++;
 }
 
 /* ---- strings and numbers ---- */
@@ -561,12 +565,20 @@ static sheaf_status *no_way(void)
                           "tokens can write");
 }
 
-static bool is_stop(int64_t id, const int64_t *stop, int nstop)
+/* Logits of tokens that may not come; is there one that may and is none of stop[nstop]? */
+static bool forbid(float *logits, int64_t vocab, const uint32_t *mask, int64_t ids,
+                   const int64_t *stop, int nstop)
 {
-    for (int i = 0; i < nstop; i++)
-        if (stop[i] == id)
-            return true;
-    return false;
+    bool any = false;
+    for (int64_t from = 0; from < vocab; from += 32) {
+        const int64_t n = vocab - from < 32 ? vocab - from : 32;
+        const uint32_t may = from < ids ? mask[from / 32] : 0;
+        for (int64_t i = 0; i < n && may != UINT32_MAX; i++)
+            logits[from + i] = (may >> i & 1) != 0 ? logits[from + i] : -INFINITY;
+        for (int64_t i = 0; i < n && !any && may != 0; i++)
+            any = (may >> i & 1) != 0 && !sheaf__is_stop(stop, nstop, from + i);
+    }
+    return any;
 }
 
 sheaf_status *sheaf__grammar_mask(float *logits, int64_t vocab, sheaf__grammar *g,
@@ -575,7 +587,6 @@ sheaf_status *sheaf__grammar_mask(float *logits, int64_t vocab, sheaf__grammar *
     const size_t words = (size_t)(g->tokens->ids + 31) / 32;
     uint32_t *mask = g->state[p->state].mask;
     float ends[SHEAF__MOST_STOPS];
-    bool any = false;
     if (mask == NULL) {
         mask = calloc(words, sizeof *mask);
         g->failed = g->failed || mask == NULL;
@@ -590,11 +601,7 @@ sheaf_status *sheaf__grammar_mask(float *logits, int64_t vocab, sheaf__grammar *
     const bool complete = is_complete(g, p->state);
     for (int i = 0; i < nstop; i++)
         ends[i] = complete && stop[i] >= 0 && stop[i] < vocab ? logits[stop[i]] : -INFINITY;
-    for (int64_t id = 0; id < vocab; id++) {
-        const bool may = id < g->tokens->ids && (mask[id / 32] >> id % 32 & 1) != 0;
-        any = any || (may && !is_stop(id, stop, nstop));
-        logits[id] = may ? logits[id] : -INFINITY;
-    }
+    bool any = forbid(logits, vocab, mask, g->tokens->ids, stop, nstop);
     for (int i = 0; i < nstop; i++)
         if (stop[i] >= 0 && stop[i] < vocab) {
             logits[stop[i]] = ends[i];

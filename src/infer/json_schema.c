@@ -57,6 +57,12 @@ static void wrong(compiler *c, const char *key, const char *expected)
         sheaf_expected(fail(c, SHEAF_E_DATA, key), "%s", expected);
 }
 
+static void too_many(compiler *c, const char *key, int most, const char *what)
+{
+    if (c->st == NULL)
+        sheaf_expected(fail(c, SHEAF_E_DATA, key), "at most %d %s", most, what);
+}
+
 static void too_large(compiler *c)
 {
     if (c->st == NULL)
@@ -208,7 +214,7 @@ static void check_lists(compiler *c, const json_t *schema)
                  values = json_array_size(json_object_get(schema, "enum"));
     c->listed += types + names + values;
     if (values > MOST_VALUES)
-        wrong(c, "enum", "at most 256 values");
+        too_many(c, "enum", MOST_VALUES, "values");
     if (types > MOST_TYPES || names > MOST_PARTS || c->listed > MOST_LISTED)
         too_large(c);
     if (all != NULL && !json_is_object(all))
@@ -371,7 +377,7 @@ static void add_key(compiler *c, const property *p)
 {
     sheaf_text quoted = { 0 };
     if (strlen(p->name) > MOST_NAME)
-        wrong(c, "properties", "names of at most 1000 bytes");
+        too_many(c, "properties", MOST_NAME, "bytes in a name");
     sheaf__text_json(&quoted, p->name);
     if (quoted.failed)
         no_memory(c);

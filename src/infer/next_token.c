@@ -30,14 +30,6 @@ int32_t sheaf__prompt_position(const sheaf__prompt *p, int64_t j)
                                : p->position[p->n - 1] + (int32_t)(j - p->n + 1);
 }
 
-static bool stops(const sheaf__generate_options *o, bool laid_out, int64_t id)
-{
-    for (int i = 0; i < o->nstop + (laid_out ? o->nturn : 0); i++)
-        if (o->stop[i] == id)
-            return true;
-    return false;
-}
-
 /* Of the last token. */
 static void note_logprob(sheaf__continuation *out, const float *logits, int64_t vocab, int64_t best)
 {
@@ -55,7 +47,8 @@ static void note_logprob(sheaf__continuation *out, const float *logits, int64_t 
 static bool ends(sheaf__continuation *out, const sheaf__generate_options *o,
                  const sheaf__prompt *prompt, int64_t number)
 {
-    const bool token = stops(o, prompt->laid_out, out->ids[out->n - 1]);
+    const bool token =
+        sheaf__is_stop(o->stop, o->nstop + (prompt->laid_out ? o->nturn : 0), out->ids[out->n - 1]);
     out->ending = token ? SHEAF_ENDS_TOKEN : SHEAF_ENDS_LENGTH;
     if (o->on_token != NULL && o->on_token(o->listener, number, out) && !token)
         out->ending = SHEAF_ENDS_TEXT;
