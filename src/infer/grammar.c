@@ -518,6 +518,22 @@ static int32_t room_of(const sheaf__grammar *g, const state *s)
     return room;
 }
 
+/* The state with the same mask whose strings, where there is room for any token, have as few
+ * characters as they may: a long string has one mask, not one for each of its lengths. */
+static int32_t shortest(sheaf__grammar *g, int32_t from)
+{
+    g->n = 0;
+    for (int32_t i = 0; i < g->state[from].ways; i++) {
+        const int32_t number = g->way[g->state[from].first + i];
+        const frame f = g->frame[number];
+        const sheaf__grammar_code *c = &g->program.code[f.at];
+        const bool free = number != 0 && c->op == SHEAF__G_STRING && c->names == 0 &&
+                          f.count > c->min && c->max - f.count > g->tokens->longest;
+        wait_at(g, free ? frame_number(g, f.at, c->min, f.back) : number);
+    }
+    return state_number(g);
+}
+
 /* The tokens in the order of their bytes: one that begins as the last is walked from where they
  * part, and those that begin like one which led nowhere are passed. So are those that lead to more
  * states than a walk may have, whatever other walks have found. */
@@ -585,14 +601,15 @@ sheaf_status *sheaf__grammar_mask(float *logits, int64_t vocab, sheaf__grammar *
                                   const sheaf__grammar_place *p, const int64_t *stop, int nstop)
 {
     const size_t words = (size_t)(g->tokens->ids + 31) / 32;
-    uint32_t *mask = g->state[p->state].mask;
+    const int32_t at = shortest(g, p->state);
+    uint32_t *mask = g->state[at].mask;
     float ends[SHEAF__MOST_STOPS];
     if (mask == NULL) {
         mask = calloc(words, sizeof *mask);
         g->failed = g->failed || mask == NULL;
         if (mask != NULL)
-            walk(g, p->state, mask);
-        g->state[p->state].mask = mask;
+            walk(g, at, mask);
+        g->state[at].mask = mask;
         g->masks++;
     }
     sheaf_status *st = check(g);

@@ -153,6 +153,7 @@ static const char *const schemas[] = {
     "{'type': 'object'}",
     "{'type': 'string'}",
     "{'minLength': 3, 'maxLength': 5}",
+    "{'type': 'string', 'minLength': 2, 'maxLength': 9}",
     "{'type': ['integer', 'null']}",
     "{'type': 'number', 'title': 'a number'}",
     "{'enum': ['a', 'ab', 'b\\nc', 1, 2.5, null, [1, {'x': []}], 'é\\u0001']}",
