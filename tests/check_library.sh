@@ -51,7 +51,8 @@ trees='base/json.c checkpoint/tools/diff.c cli/commands/info.c data/fields.c dat
     dialects/common/whole_folder.c dialects/hf/chat_files.c dialects/hf/new_tokens.c families/cog/forms.c families/qwenvl/config.c
     inputs/chat/chat.c inputs/chat/named.c inputs/tokenizer/classes.c inputs/tokenizer/folder.c
     inputs/tokenizer/open.c inputs/tokenizer/spm.c inputs/tokenizer/tokenizer_config.c library/generate.c
-    library/info.c schema/config_keys.c serve/request.c serve/tools.c'
+    library/info.c schema/config_keys.c serve/request.c serve/responses.c
+    serve/tools.c'
 written=$(cd "$root/src" && {
     grep -rnE '\bjson_dump[a-z_]*[[:space:]]*\(' --include='*.c' . | grep -vE '_test\.c:|^\./base/json(_write)?\.c:'
     grep -rnE '\bjson_(object|array|(pack|object_set|object_update|array_append|array_insert)[a-z_]*)\(' --include='*.c' . |
@@ -136,7 +137,7 @@ else
 fi
 # Texts below the command name fields in backquotes, which each face spells (base/spell.h), and no flags: but in commands
 # to type, of other programs too, and as what plan's JSON calls "flags". A field is a row of a table of settings, or of a
-# struct (positions) or a request (messages, tools) alone.
+# struct (positions) or a request (messages, tools, input) alone.
 typed='(sheaf [a-z]+|python3 -m sheaf|\{\+[a-z]+\}|(llama-|docker |srun|zstd|hf )[a-z-]*|"/adapter|" --|plan --json|--(gres|local_tokenizer|long|mmproj|repo-type))[^;,)|]*'
 texts=$(grep -rlE -e '"[^"]*(--[a-z]|`[a-z])' "$root/src" --include='*.c' --include='*.h' |
     grep -vE '_test\.c$|/src/(cli|driver)/|/src/plan/fit\.c' | LC_ALL=C sort |
@@ -147,7 +148,7 @@ texts=$(grep -rlE -e '"[^"]*(--[a-z]|`[a-z])' "$root/src" --include='*.c' --incl
 flags=$(sed -E "s@$typed@@g" <<<"$texts" | grep -E -e '--[a-z]' || true)
 fields=$(grep -oE '`(no-)?[a-z][a-z0-9-]*[` ]' <<<"$texts" | sed -E 's/^`(no-)?//; s/.$//')
 unknown=$(LC_ALL=C comm -23 <(LC_ALL=C sort -u <<<"$fields") <(find "$root/src/library" "$root/src/cli" -name '*.[ch]' -exec cat {} + | tr '\n' ' ' |
-    grep -oE '\{ *"[a-z0-9-]+", *(\(unsigned\) *)?[A-Z]' | cut -d'"' -f2 | sed 's@^no-@@' | cat - <(printf 'messages\npositions\ntools\n') | LC_ALL=C sort -u))
+    grep -oE '\{ *"[a-z0-9-]+", *(\(unsigned\) *)?[A-Z]' | cut -d'"' -f2 | sed 's@^no-@@' | cat - <(printf '%s\n' input instructions messages positions response-format tool-choice tools) | LC_ALL=C sort -u))
 named=$(wc -l <<<"$fields")
 if [ -n "$flags$unknown" ] || [ "$named" -lt 400 ]; then
     printf 'not ok - of %d fields in texts no rows of a table: %s; flags: %s\n' "$named" "$(tr '\n' ' ' <<<"$unknown")" "$(printf '%s' "$flags" | head -n 5 | tr '\n' ' ')"

@@ -363,23 +363,6 @@ static void put_usage(sheaf_json_writer *j, const reply *r)
 
 /* ---- calls of tools ---- */
 
-/* Mistral's templates demand ids of 9 letters and digits: no two of a reply are the same. */
-static void name_calls(const reply *r, int64_t answer)
-{
-    static const char digits[] = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
-    json_t *call;
-    size_t k;
-    json_array_foreach(r->choice[answer].said.calls, k, call)
-    {
-        uint64_t number =
-            (r->id << 20 | (uint64_t)answer << 14 | (k & 0x3FFF)) & ((UINT64_C(1) << 53) - 1);
-        char id[10] = "";
-        for (int i = 0; i < 9; i++, number /= 62)
-            id[i] = digits[number % 62];
-        json_object_set_new(call, "id", json_string(id));
-    }
-}
-
 /* {id, type, function} of call k, behind what else its object has. */
 static void put_call(sheaf_json_writer *j, const reply *r, int64_t answer, size_t k)
 {
@@ -557,7 +540,7 @@ static void on_delta(void *self, int64_t answer, const sheaf__delta *s, bool ove
     sheaf_status_free(sheaf__said_more(&p->said, &r->rules, s, over));
     if (p->said.thoughts.size > 0 && p->said.content.size == 0)
         r->response.thinking = p->tokens;
-    name_calls(r, answer);
+    sheaf__tool_call_ids(p->said.calls, r->id, answer);
     if (p->said.calls != NULL && strcmp(p->finish, "stop") == 0)
         p->finish = "tool_calls";
     if (!r->request.stream)
@@ -664,6 +647,14 @@ static uint64_t any_seed(void)
     return seed >> 1;
 }
 
+/* The field that an answer has its form by. */
+static const char *form_field(const reply *r)
+{
+    return r->schema != NULL          ? "`tools`"
+           : r->request.asked != NULL ? "`text`"
+                                      : "`response-format`";
+}
+
 static sheaf_status *prepare(reply *r, const sheaf__served_model *m, const char *system,
                              int64_t max_new)
 {
@@ -681,7 +672,10 @@ static sheaf_status *prepare(reply *r, const sheaf__served_model *m, const char 
         TRY(st, sheaf__tool_forced(&r->schema, &r->before, &r->after, &r->rules.form, &m->chat,
                                    r->request.tools, r->request.tool));
     o.json_schema = r->schema != NULL ? r->schema : o.json_schema;
-    TRY(st, sheaf__served_options(&r->submitted.how, m, &o, texts, r->request.chat));
+    if (st == NULL) {
+        st = sheaf__served_options(&r->submitted.how, m, &o, texts, r->request.chat);
+        st = o.json_schema == NULL ? st : sheaf_in(st, "%s", form_field(r));
+    }
     if (st != NULL)
         return st;
     r->submitted.how.form.before = r->before;

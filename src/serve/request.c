@@ -217,6 +217,7 @@ static void read_numbers(sheaf__request *r, sheaf_json_reader *in)
         o->max_new =
             sheaf__json_int(in, r->asked != NULL ? "max_output_tokens" : "max_completion_tokens", 1,
                             SHEAF__MOST_NEW, o->max_new);
+    r->one_call = !sheaf__json_bool(in, "parallel_tool_calls", true);
     r->each = sheaf__json_int(in, "n", 1, SHEAF__MOST_ANSWERS, 1);
     r->stream = sheaf__json_bool(in, "stream", false);
     const json_t *stream = sheaf__json_object(in, "stream_options");
@@ -271,7 +272,6 @@ static sheaf_status *read_tools(sheaf__request *r)
                               "none, auto, required, or {\"type\": \"function\", \"function\": "
                               "{\"name\": ...}}");
     r->tool = json_string_value(named);
-    r->one_call = json_is_false(json_object_get(r->body, "parallel_tool_calls"));
     r->calls = named != NULL || (word != NULL && strcmp(word, "required") == 0);
     if (json_array_size(tools) > 0 && (word == NULL || strcmp(word, "none") != 0))
         r->tools = tools;

@@ -85,6 +85,7 @@ static const struct {
     { "{" SAYS ", \"max_tokens\": 1.5}", true, SHEAF_E_FORMAT, "max_tokens" },
     { "{" SAYS ", \"seed\": 1e30}", true, SHEAF_E_FORMAT, "seed" },
     { "{" SAYS ", \"n\": 65}", true, SHEAF_E_FORMAT, "'n'" },
+    { "{" SAYS ", \"parallel_tool_calls\": \"no\"}", true, SHEAF_E_FORMAT, "parallel_tool_calls" },
     { "{" SAYS ", \"stream\": 1}", true, SHEAF_E_FORMAT, "stream" },
     { "{" SAYS ", \"stream_options\": {\"include_usage\": 1}}", true, SHEAF_E_FORMAT,
       "include_usage" },

@@ -395,3 +395,19 @@ sheaf_status *sheaf__tool_calls(json_t **out, size_t *content, const sheaf__tool
     json_decref(calls);
     return st;
 }
+
+void sheaf__tool_call_ids(json_t *calls, uint64_t reply, int64_t answer)
+{
+    static const char digits[] = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    json_t *call;
+    size_t k;
+    json_array_foreach(calls, k, call)
+    {
+        uint64_t number =
+            (reply << 20 | (uint64_t)answer << 14 | (k & 0x3FFF)) & ((UINT64_C(1) << 53) - 1);
+        char id[10] = "";
+        for (int i = 0; i < 9; i++, number /= 62)
+            id[i] = digits[number % 62];
+        json_object_set_new(call, "id", json_string(id));
+    }
+}

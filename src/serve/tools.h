@@ -36,3 +36,6 @@ size_t sheaf__tool_sure(const sheaf__tool_form *form, const char *text, size_t s
  * *content bytes are text; NULL: it has none. Errors: SHEAF_E_MEMORY. */
 sheaf_status *sheaf__tool_calls(json_t **out, size_t *content, const sheaf__tool_form *form,
                                 const json_t *tools, const char *text);
+/* sheaf__tool_call_ids - gives calls an "id": Mistral's templates demand 9 letters and digits, and
+ * no two of a reply are the same. */
+void sheaf__tool_call_ids(json_t *calls, uint64_t reply, int64_t answer);

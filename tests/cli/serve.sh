@@ -126,7 +126,7 @@ bad() { # bad NAME CODE PATTERN BODY [PATH]
     replies "$1" "$2" "$3" "${json[@]}" -d "$4" "$url${5:-/v1/chat/completions}"
 }
 hello='"messages": [{"role": "user", "content": "hello"}]'
-bad "a word of a schema that is not followed" 400 "schema #/items: 'pattern'" "{$hello, \"response_format\": {\"type\": \"json_schema\", \"json_schema\": {\"schema\": {\"items\": {\"pattern\": \"a\"}}}}}"
+bad "a word of a schema that is not followed" 400 "schema #/items: 'pattern'.*\"param\": \"response_format\"" "{$hello, \"response_format\": {\"type\": \"json_schema\", \"json_schema\": {\"schema\": {\"items\": {\"pattern\": \"a\"}}}}}"
 bad "a picture for a model that sees none" 400 'vision|image|picture' '{"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}]}]}'
 head -c 1100000 /dev/zero | tr '\0' ' ' >"$work/large"
 check "and one without its length" test "$(status "${json[@]}" -H 'Transfer-Encoding: chunked' --data-binary "@$work/large" "$url/v1/chat/completions")" != 200
