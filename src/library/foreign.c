@@ -169,7 +169,7 @@ static const sheaf_foreign_rule axolotl[] = {
     { "lora_layers_to_transform|peft_layers_to_transform", COPY, "lora-layers" },
     { "lora_modules_to_save", COPY, "modules-to-save" },
     { "lora_fan_in_fan_out|s2_attention", COPY, NULL, REFUSED },
-    { "lora_target_parameters", COPY, NULL, REFUSED "name layers with `lora-targets`" },
+    { "lora_target_parameters", COPY, NULL, REFUSED "add them to `lora-targets`: experts is all of them" },
     { "peft_use_rslora", COPY, "lora-rslora", FLAG },
     { "peft_use_dora", COPY, "lora-dora", FLAG },
     { "peft_init_lora_weights", COPY, "init",

@@ -186,6 +186,59 @@ static sheaf_status *check_items(const sheaf_schema *schema, const sheaf_lora_op
     return st;
 }
 
+/* ---- parameters ---- */
+
+/* The parameters that are `item`, or that the module `item` holds ("experts"), where that is no
+ * layer by itself. */
+static sheaf_status *add_parameters(sheaf_lora_names *to, const sheaf_schema *schema,
+                                    const char *item)
+{
+    char name[256];
+    for (int64_t i = 0; i < schema->count; i++)
+        if (sheaf__ends_with_item(schema->tensor[i].module, strlen(schema->tensor[i].module), item))
+            return NULL;
+    for (int64_t i = 0; i < schema->count; i++) {
+        const char *of = schema->tensor[i].stack.of;
+        const size_t all = of == NULL ? 0 : strlen(of),
+                     holder = of == NULL ? 0 : (size_t)(last_name(of) - of - 1);
+        const bool held = of != NULL && sheaf__ends_with_item(of, holder, item);
+        if (of == NULL || (!held && !sheaf__ends_with_item(of, all, item)))
+            continue;
+        snprintf(name, sizeof name, "%s%s", item, held ? of + holder : "");
+        if (!sheaf__lora_add_name(to, name))
+            return sheaf__no_memory("LoRA options");
+    }
+    return NULL;
+}
+
+/* Targets that are parameters become target_parameters, as PEFT has them. */
+static sheaf_status *take_parameters(sheaf_lora_options *o, const sheaf_schema *schema)
+{
+    sheaf_lora_names *targets = &o->targets;
+    sheaf_status *st = NULL;
+    for (int i = 0; i < targets->n && st == NULL;) {
+        const int before = o->parameters.n;
+        char *item = targets->list[i];
+        st = add_parameters(&o->parameters, schema, item);
+        if (o->parameters.n == before) {
+            i++;
+            continue;
+        }
+        memmove(&targets->list[i], &targets->list[i + 1],
+                (size_t)(--targets->n - i) * sizeof *targets->list);
+        if (!o->tolerant && (o->dropout > 0 || o->nlayers > 0))
+            st = sheaf_try_this(
+                sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "target '%s'", item),
+                                           "no dropout, and no list of layers, which PEFT does not "
+                                           "have of parameters"),
+                            "%s", o->dropout > 0 ? "`lora-dropout`" : "`lora-layers`"),
+                o->dropout > 0 ? "`lora-dropout 0`"
+                               : "whole paths: model.layers.0.mlp.experts.down_proj");
+        free(item);
+    }
+    return st;
+}
+
 /* ---- tied tables ---- */
 
 /* The module of a weight, which `tensor` names. */
@@ -586,9 +639,10 @@ sheaf_status *sheaf_lora_resolve(sheaf_lora **out, const sheaf_schema *schema,
     lora->saved_name = calloc((size_t)schema->count + 1, sizeof *lora->saved_name);
     if (st == NULL && (lora->module == NULL || lora->saved == NULL || lora->saved_name == NULL))
         st = sheaf__no_memory("adapter");
+    TRY(st, sheaf__lora_by_paths(schema) ? NULL : take_parameters(&lora->options, schema));
     TRY(st, check_layers(schema, options));
     TRY(st, check_tied(schema, options));
-    TRY(st, check_items(schema, options));
+    TRY(st, check_items(schema, &lora->options));
     if (st == NULL && options->targets.regex != NULL && !sheaf__lora_by_paths(schema))
         st = check_containers(schema, options);
     TRY(st, find_modules(lora, schema));

@@ -210,6 +210,7 @@ sheaf_status *sheaf__lora_set_targets(sheaf_lora_options *out, const char *text)
                    : strcasecmp(text, "sat") == 0     ? SHEAF_SAT_SET_TEXT
                    : strcasecmp(text, "sat-vit") == 0 ? SHEAF_SAT_SET_VIT
                                                       : SHEAF_SAT_SET_NONE;
+    clear_names(&out->parameters);
     return set_names(&out->targets,
                      out->all_linear || out->sat_set != SHEAF_SAT_SET_NONE ? NULL : text, true);
 }

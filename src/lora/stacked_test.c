@@ -235,3 +235,42 @@ TEST(test_names__are_those_in_memory)
     sheaf_lora_free(lora);
     sheaf_schema_free(schema);
 }
+
+/* A parameter among the targets, or what holds it, becomes one of target_parameters. */
+TEST(test_targets__may_be_parameters)
+{
+    static const struct {
+        const char *targets, *parameters, *layers;
+        int modules;
+    } trials[] = {
+        { "q_proj,experts", "experts.gate_up_proj,experts.down_proj", "q_proj", 1 + 3 * EXPERTS },
+        { "mlp.experts.down_proj", "mlp.experts.down_proj", "", EXPERTS },
+        { "mlp.experts", "mlp.experts.gate_up_proj,mlp.experts.down_proj", "", 3 * EXPERTS },
+        { "down_proj", "", "down_proj", EXPERTS }, /* each by itself */
+    };
+    sheaf_schema *schema = schema_of(SHEAF_QWEN3_MOE, EXPERTS, 6);
+    for (size_t i = 0; i < ARRAY_LEN(trials); i++) {
+        sheaf_lora_options o;
+        sheaf_lora *lora;
+        char found[2][128] = { "", "" };
+        CHECK_OK(sheaf__lora_options_default(&o));
+        CHECK_OK(sheaf__lora_set_targets(&o, trials[i].targets));
+        CHECK_OK(sheaf_lora_resolve(&lora, schema, &o));
+        const sheaf_lora_names *const is[] = { &lora->options.parameters, &lora->options.targets };
+        for (int k = 0; k < 2; k++)
+            for (int n = 0; n < is[k]->n; n++) {
+                strcat(found[k], n == 0 ? "" : ",");
+                strcat(found[k], is[k]->list[n]);
+            }
+        assert_string_equal(found[0], trials[i].parameters);
+        assert_string_equal(found[1], trials[i].layers);
+        assert_int_equal(lora->nmodules, trials[i].modules);
+        assert_true(lora->module[lora->nmodules - 1].stacked == (found[0][0] != '\0'));
+        sheaf_lora_free(lora);
+        o.dropout = 0.1;
+        if (found[0][0] != '\0')
+            CHECK_FAILS(sheaf_lora_resolve(&lora, schema, &o), SHEAF_E_ARG, "no dropout");
+        sheaf_lora_options_release(&o);
+    }
+    sheaf_schema_free(schema);
+}

@@ -16,9 +16,9 @@ qwen3 all-linear --tp 2 --dtype float32 --lora-dora
 smollm3 all-linear --dtype bfloat16 --sums mma16 --checkpointing --lora-dora
 olmo2 q_proj,down_proj --tp 2 --dtype float16 --sums mma16
 phi3 all-linear --dtype float32 --lora-dropout 0.2 --keep-activations int8 --lora-dora
-mixtral q_proj,v_proj --dtype bfloat16 --sums pairs --accumulate 2
+mixtral q_proj,v_proj,experts --dtype bfloat16 --sums pairs --accumulate 2
 gemma2 all-linear --tp 2 --dtype bfloat16 --sums mma16 --neftune-alpha 5
-gemma3 all-linear --dtype float32 --label-smoothing 0.1
+gemma3 all-linear --dtype float32 --label-smoothing 0.1 --init olora --weight-decay 0.2
 END
 # those that were recorded later
 while read -r f targets flags; do

@@ -202,6 +202,20 @@ runs "ranks that W has not" 2 "rank of '.*k_proj'.*at most [0-9]+, as W has no m
 runs "half a rank" 2 "rank of .*an even number.*found: +3" "${ranked[@]/RANK/3}" --init orthogonal --steps 1 --out "$work/none"
 runs "a table" 3 "embed_tokens' with --init.*the table of embeddings.*leave it out" "${flags[@]}" --lora-targets embed_tokens --init olora --steps 1 --out "$work/none"
 runs "an adapter that is there" 2 '--init beside --adapter.*pissa or olora' "${ranked[@]/RANK/4}" --init gaussian --adapter "$work/kept1/adapter" --steps 1 --out "$work/none"
+# ---- all experts of a layer as PEFT has them, a parameter each ----
+moe=${SHEAF_RECORDINGS:-$SHEAF_SOURCE_ROOT/tests/data}/successors/qwen3_moe/hf
+experts=(train --model "$moe" --data "$work/ten.safetensors" --lora-rank 2 --micro-batch 2 --accumulate 2 --steps 3 --threads 1 --lr 2e-2 --lora-targets experts)
+runs "experts" 0 . "${experts[@]}" --out "$work/experts1"
+runs "experts on more ranks" 0 . "${experts[@]}" --tp 3 --dp 2 --out "$work/experts6"
+check "the same bytes" test "$(digest "$work/experts1")" = "$(digest "$work/experts6")"
+check "in PEFT's names" grep -q 'mlp.experts.base_layer.lora_A.weight' "$work/experts1/adapter/adapter_model.safetensors"
+runs "merged" 0 . merge "$moe" "$work/experts1/adapter" "$work/merged.experts"
+runs "judged merged" 0 . eval --model "$work/merged.experts" --data "$work/other.safetensors" --json
+cp "$work/stdout" "$work/answer"
+runs "judged with its adapter" 0 . eval --model "$moe" --adapter "$work/experts1/adapter" --data "$work/other.safetensors" --json
+check "the same" near "$(json_number "$work/stdout" loss)" "$(json_number "$work/answer" loss)" 2e-6
+runs "experts of one layer" 2 'found: +--lora-layers.*whole paths' "${experts[@]}" --lora-layers 0 --out "$work/none"
+rm -rf "$work"/*experts*
 runs "DoRA on one rank" 0 . "${dora[@]}" --steps 4 --out "$work/dora1"
 runs "stopped after 1" 0 . "${dora[@]}" --steps 1 --tp 4 --dp 2 --out "$work/dora8"
 runs "and gone on" 0 'going on after step 1' "${dora[@]}" --steps 4 --tp 3 --out "$work/dora8" --resume

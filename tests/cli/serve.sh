@@ -301,26 +301,28 @@ stops "it ends"
 
 # ---- several adapters on one base ----
 printf '{"text": "some words to learn from"}\n{"text": "and other ones"}\n' >"$work/learn.jsonl"
-for name in one two; do
-    runs "adapter $name" 0 . train --model "$bytes" --data "$work/learn.jsonl" --out "$work/run-$name" --steps 3 --lr 0.05 --lora-alpha 64 --lora-rank $([ $name = one ] && echo 2 || echo 5) --json
+declare -A kind=([one]="--lora-rank 2" [two]="--lora-rank 5 --lora-dora --lora-targets all-linear" [three]="--lora-rank 3 --init pissa")
+for name in one two three; do
+    # shellcheck disable=SC2086
+    runs "adapter $name" 0 . train --model "$bytes" --data "$work/learn.jsonl" --out "$work/run-$name" --steps 3 --lr 0.05 --lora-alpha 64 ${kind[$name]} --json
     mv "$work/run-$name/adapter" "$work/$name"
 done
 for how in "" "--tp 2"; do
     # shellcheck disable=SC2086
-    starts "a base and two adapters $how" "$bytes" --adapter "$work/one,$work/two" --batch 4 $how
+    starts "a base and adapters of three kinds $how" "$bytes" --adapter "$work/one,$work/two,$work/three" --batch 4 $how
     asked=()
-    for name in bytes one two one two bytes; do
+    for name in bytes one two three one two bytes; do
         ask /v1/completions "{\"model\": \"$name\", \"prompt\": \"some words to\", \"max_tokens\": 30, \"temperature\": 0.7, \"seed\": 9}" >"$work/got-$name-${#asked[@]}" &
         asked+=($!)
     done
     wait "${asked[@]}"
-    for name in bytes one two; do
+    for name in bytes one two three; do
         "$sheaf" generate "$bytes" $([ $name = bytes ] || echo --adapter "$work/$name") --prompt "some words to" --max-new 30 --temperature 0.7 --seed 9 --json >"$work/want-$name" 2>/dev/null
         for got in "$work/got-$name"-*; do
             check "$name $how: the answer of generate" test -n "$(texts "$work/want-$name")" -a "$(texts "$got")" = "$(texts "$work/want-$name")"
         done
     done
-    check "they differ" test "$(texts "$work/want-one")" != "$(texts "$work/want-two")"
+    check "they differ" test "$(for name in bytes one two three; do texts "$work/want-$name"; done | sort -u | wc -l)" = 4
     stops "ended $how"
 done
 # ---- other families, with angles that follow the length, windows and experts; weights in 4 bits ----
