@@ -74,7 +74,7 @@ typedef struct sheaf_lora_options {
     bool scores;          /* task_type SEQ_CLS: of a reward model */
     bool keep_tie;        /* ensure_weight_tying: a saved embedding is also the tied head */
     bool dora;            /* DoRA: outputs have magnitudes */
-    sheaf_lora_init init; /* of training; no file says it */
+    sheaf_lora_init init; /* of training, or of a file: sheaf__lora_options_started() */
     bool lora_bias;       /* this and tokens: merge only */
     sheaf_lora_tokens *tokens;
     int ntokens;
@@ -133,6 +133,10 @@ typedef struct sheaf_lora {
  * switch something on are refused, other unknown keys give a warning. */
 sheaf_status *sheaf_lora_options_read(sheaf_lora_options *out, const char *adapter_config_path,
                                       const sheaf_events *events);
+/* sheaf__lora_options_started - the same, also of adapters with PiSSA or OLoRA that are not
+ * converted, which it refuses: `init` says so, and is for sheaf__lora_take_start(). */
+sheaf_status *sheaf__lora_options_started(sheaf_lora_options *out, const char *adapter_config_path,
+                                          const sheaf_events *events);
 /* sheaf_lora_check_runs - SHEAF_E_UNSUPPORTED for kinds that sheaf can only merge: a bias on B,
  * trained token rows. */
 sheaf_status *sheaf_lora_check_runs(const sheaf_lora_options *options);

@@ -306,17 +306,25 @@ static void read_bias(sheaf_json_reader *r, sheaf_lora_options *out)
 }
 
 /* Some initialisations (PiSSA, OLoRA, CorDA, LoftQ, LoRA-GA) subtract from the base what
- * they put into A and B; the adapter then fits that changed base only. */
-static void check_init(sheaf_json_reader *r)
+ * they put into A and B; the adapter then fits that changed base only. Of two it can be made again.
+ */
+static void check_init(sheaf_json_reader *r, sheaf_lora_options *out, bool started)
 {
     const json_t *value = json_object_get(r->object, "init_lora_weights");
-    if (r->st != NULL || !json_is_string(value) ||
-        sheaf__is_listed("gaussian orthogonal eva", json_string_value(value),
-                         json_string_length(value)))
+    const char *name = json_string_value(value);
+    if (r->st != NULL || name == NULL ||
+        sheaf__is_listed("gaussian orthogonal eva", name, json_string_length(value)))
+        return;
+    out->init = !started                     ? SHEAF_LORA_DEFAULT
+                : strcmp(name, "pissa") == 0 ? SHEAF_LORA_PISSA
+                : strcmp(name, "olora") == 0 ? SHEAF_LORA_OLORA
+                                             : SHEAF_LORA_DEFAULT;
+    if (out->init != SHEAF_LORA_DEFAULT)
         return;
     sheaf_status *st = sheaf__json_fail(
         r, SHEAF_E_UNSUPPORTED, "init_lora_weights",
-        "an initialisation that leaves the base as it is (true, gaussian, orthogonal, eva)");
+        "an initialisation that leaves the base as it is (true, gaussian, orthogonal, eva)%s",
+        started ? ", or that can be made again (pissa, olora)" : "");
     sheaf_try_this(
         st,
         "save the adapter as plain LoRA: save_pretrained(..., path_initial_model_for_weight_conversion=...)");
@@ -385,19 +393,19 @@ static void read_key(sheaf_json_reader *r, sheaf_lora_options *out, int i)
     }
 }
 
-static sheaf_status *read_object(sheaf_lora_options *out, const json_t *object)
+static sheaf_status *read_object(sheaf_lora_options *out, const json_t *object, bool started)
 {
     sheaf_json_reader r = { .object = object };
     check_type(&r);
     for (int i = 0; i < KEYS; i++)
         read_key(&r, out, i);
-    check_init(&r);
+    check_init(&r, out, started);
     check_together(&r, out);
     return r.st != NULL ? r.st : check_keys(out, object);
 }
 
-sheaf_status *sheaf_lora_options_read(sheaf_lora_options *out, const char *path,
-                                      const sheaf_events *events)
+static sheaf_status *read_options(sheaf_lora_options *out, const char *path, bool started,
+                                  const sheaf_events *events)
 {
     json_t *object = NULL;
     sheaf_status *st = sheaf__json_load(&object, path);
@@ -406,13 +414,25 @@ sheaf_status *sheaf_lora_options_read(sheaf_lora_options *out, const char *path,
     sheaf__lora_options_default(out);
     out->tolerant = true;
     out->whole_rank = true;
-    st = read_object(out, object);
+    st = read_object(out, object, started);
     json_decref(object);
     if (st == NULL && out->unknown_keys != NULL)
         sheaf_warn(events, "%s: keys that sheaf does not know: %s", path, out->unknown_keys);
     if (st != NULL)
         sheaf_lora_options_release(out);
     return sheaf_in(st, "%s", path);
+}
+
+sheaf_status *sheaf_lora_options_read(sheaf_lora_options *out, const char *path,
+                                      const sheaf_events *events)
+{
+    return read_options(out, path, false, events);
+}
+
+sheaf_status *sheaf__lora_options_started(sheaf_lora_options *out, const char *path,
+                                          const sheaf_events *events)
+{
+    return read_options(out, path, true, events);
 }
 
 /* ---- writing: every key PEFT 0.21 writes, sorted, two spaces, no newline at the end ---- */

@@ -28,3 +28,10 @@ static inline bool sheaf__start_is_held(sheaf_lora_init init)
  * SHEAF_E_MEMORY. */
 sheaf_status *sheaf__start_make(float *a, float *b, int64_t ld, sheaf_lora_init init,
                                 const sheaf__start *how);
+/* sheaf__lora_take_start - for an adapter that PEFT saved unconverted
+ * (sheaf__lora_options_started()), whose modules have the base's names: it becomes plain LoRA of
+ * twice the rank, with the start that PEFT makes again as it loads it; *adapter then owns what it
+ * was. base NULL: the options alone. Unchanged where it is none, and on failure. Errors:
+ * SHEAF_E_UNSUPPORTED for other layers. */
+sheaf_status *sheaf__lora_take_start(sheaf_source **adapter, sheaf_lora_options *options,
+                                     sheaf_source *base);

@@ -1,6 +1,8 @@
 /* start_test.c - factors that begin as a part of W, or orthogonal. */
 #include "tests/check.h"
 
+#include "tests/fake_source.h"
+
 #include "base/random.h"
 #include "lora/start.h"
 
@@ -124,5 +126,80 @@ TEST(test_orthogonal__has_no_product)
             for (int64_t k = 0; k < in; k++)
                 CHECK_NEAR("B A", dot(b + o * rank, 1, a + k, in, rank), 0, 1e-7);
         assert_true(dot(a, 1, a, 1, in) > 0 && dot(b, rank, b, rank, out) > 0);
+    }
+}
+
+/* ---- adapters that PEFT saved with its start in the base ---- */
+
+enum { OUT = 6, IN = 5, RANK = 2 };
+
+static float stored[FAKE_MOST][OUT * IN];
+
+static sheaf_status *read_stored(sheaf_source *self, const char *name, int64_t row0, int64_t rows,
+                                 int64_t col0, int64_t cols, void *dst)
+{
+    const fake_source *f = (fake_source *)self;
+    const int i = fake_index(f, name);
+    for (int64_t r = 0; r < rows; r++)
+        memcpy((float *)dst + r * cols,
+               stored[f->entry[i].name[0] == 'w' ? FAKE_MOST - 1 : i] +
+                   (row0 + r) * f->entry[i].shape[1] + col0,
+               (size_t)cols * sizeof(float));
+    return NULL;
+}
+
+static void nothing(sheaf_source *self)
+{
+    (void)self;
+}
+
+static void add(fake_source *f, const char *name, int64_t rows, int64_t cols)
+{
+    f->entry[f->n++] = (sheaf_source_entry){ name, SHEAF_F32, 2, { rows, cols } };
+}
+
+TEST(test_take_start__puts_what_the_base_lost_beside_the_factors)
+{
+    static const char *const a_names[] = { "base_model.model.w.lora_A.weight",
+                                           "base_model.model.w.lora_embedding_A" };
+    for (int trial = 0; trial < 4; trial++) { /* one as it should be, and three that are not */
+        fake_source adapter = { .source = { fake_find, fake_count, fake_entry, read_stored,
+                                            nothing } },
+                    base = adapter;
+        sheaf_source *is = &adapter.source;
+        sheaf_lora_options o;
+        add(&adapter, a_names[trial == 1], RANK, IN);
+        add(&adapter, "base_model.model.w.lora_B.weight", OUT, RANK);
+        add(&base, trial == 2 ? "wider.weight" : "w.weight", OUT, trial == 3 ? IN + 1 : IN);
+        for (int i = 0; i < FAKE_MOST; i++)
+            sheaf__random_normals(stored[i], 8, (uint64_t)i, 0, OUT * IN);
+        CHECK_OK(sheaf__lora_options_default(&o));
+        o.rank = RANK, o.alpha = 6, o.init = SHEAF_LORA_PISSA;
+        if (trial > 0) {
+            CHECK_FAILS(sheaf__lora_take_start(&is, &o, &base.source), SHEAF_E_UNSUPPORTED,
+                        "lora_");
+            assert_true(is == &adapter.source && o.rank == RANK);
+            continue;
+        }
+        CHECK_OK(sheaf__lora_take_start(&is, &o, &base.source));
+        assert_true(o.rank == 2 * RANK && o.alpha == 12 && o.init == SHEAF_LORA_DEFAULT);
+        assert_true(is->count(is) == 2 && is->find(is, a_names[0])->shape[0] == 2 * RANK);
+        float got_a[2 * RANK * IN], got_b[OUT * 2 * RANK], want_b[OUT * RANK], want_a[RANK * IN];
+        sheaf__pool *pool;
+        CHECK_OK(sheaf__pool_new(&pool, 1));
+        CHECK_OK(sheaf__start_make(
+            want_a, want_b, RANK, SHEAF_LORA_PISSA,
+            &(sheaf__start){ stored[FAKE_MOST - 1], OUT, IN, RANK, 3, 0, 0, pool }));
+        sheaf__pool_free(pool);
+        CHECK_OK(is->read(is, a_names[0], 0, 2 * RANK, 0, IN, got_a));
+        CHECK_OK(is->read(is, adapter.entry[1].name, 0, OUT, 0, 2 * RANK, got_b));
+        CHECK_BYTES("A", got_a, stored[0], RANK * IN * sizeof *got_a);
+        CHECK_BYTES("A0", got_a + RANK * IN, want_a, sizeof want_a);
+        for (int i = 0; i < OUT * RANK; i++) {
+            const int row = i / RANK, col = i % RANK;
+            assert_true(got_b[row * 2 * RANK + col] == stored[1][i]);
+            assert_true(got_b[row * 2 * RANK + RANK + col] == -want_b[i]);
+        }
+        is->close(is);
     }
 }

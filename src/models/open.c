@@ -15,6 +15,7 @@
 #include "lora/renamed.h"
 #include "lora/adapter.h"
 #include "lora/names.h"
+#include "lora/start.h"
 #include "models/open_layers.h"
 #include "models/picture_settings.h"
 #include "schema/config_text.h"
@@ -211,19 +212,22 @@ static sheaf_status *adapter_options(const sheaf_lora_options **out, sheaf_lora_
     if (how->adapter == NULL || how->adapter[0] == '\0')
         return fresh_options(out, read, &o->config, how);
     sheaf_status *st = sheaf_peft_config_path(&path, how->adapter);
-    TRY(st, sheaf_lora_options_read(read, path, how->events));
+    TRY(st, sheaf__lora_options_started(read, path, how->events));
     TRY(st, sheaf_in(sheaf_lora_check_runs(read), "%s", path));
     free(path);
-    read->init = how->init;
     *out = read;
     TRY(st, sheaf__open_source(
                 &o->adapter, how->adapter,
                 &(sheaf_dialect_hints){ .want = SHEAF_WANT_ADAPTER, .as_stored = true }));
     if (how->config_only && st != NULL && o->adapter == NULL) /* its config may be all there is */
-        return sheaf__only_memory(st);
-    return TRY(st, sheaf_in(sheaf__lora_rename_for(read, &o->adapter, how->adapter, &o->config,
-                                                   how->events),
-                            "%s", how->adapter));
+        st = sheaf__only_memory(st);
+    else
+        TRY(st, sheaf_in(sheaf__lora_rename_for(read, &o->adapter, how->adapter, &o->config,
+                                                how->events),
+                         "%s", how->adapter));
+    TRY(st, sheaf_in(sheaf__lora_take_start(&o->adapter, read, o->base), "%s", how->adapter));
+    read->init = how->init;
+    return st;
 }
 
 /* ---- is it the adapter's base? ---- */

@@ -15,6 +15,7 @@
 #include "dialects/peft/peft.h"
 #include "lora/check_file.h"
 #include "lora/renamed.h"
+#include "lora/start.h"
 #include "schema/family.h"
 
 static const char memory_for[] = "merge: out of memory for the list of tensors";
@@ -200,7 +201,7 @@ static sheaf_status *open_adapter(sheaf__merge_adapter *a, const char *dir,
     char *path = NULL;
     a->path = dir;
     sheaf_status *st = sheaf_peft_config_path(&path, dir);
-    TRY(st, sheaf_lora_options_read(&a->options, path, events));
+    TRY(st, sheaf__lora_options_started(&a->options, path, events));
     free(path);
     TRY(st, sheaf__open_source(
                 &a->source, dir,
@@ -232,6 +233,11 @@ sheaf_status *sheaf__merge_combine(sheaf__merge_plan *p, const sheaf_weights_mer
     for (int i = 0; i < p->nread; i++) {
         sources[i] = p->read[i].source;
         options[i] = p->read[i].options;
+        if (options[i].init != SHEAF_LORA_DEFAULT)
+            return sheaf_try_this(
+                sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", p->read[i].path),
+                               "plain LoRA, or the base beside an adapter of PiSSA or OLoRA"),
+                "sheaf merge BASE ADAPTER... DST");
         if (options[i].parameters.n > 0)
             return sheaf__merge_refuse_parameters(&p->read[i], "adapters to combine");
     }
@@ -355,6 +361,8 @@ static sheaf_status *match_all(sheaf__merge_plan *p, const sheaf_weights_merge_o
         TRY(st, sheaf__merge_spread_parameters(&p->read[i], schema));
         TRY(st, sheaf__lora_rename(&p->read[i].options, &p->read[i].source, p->read[i].path, &names,
                                    o->events));
+        TRY(st, sheaf_in(sheaf__lora_take_start(&p->read[i].source, &p->read[i].options, p->base),
+                         "%s", p->read[i].path));
     }
     for (int i = 0; i < p->nread && st == NULL && o->combine != NULL; i++) {
         st = sheaf__merge_match(p, &p->read[i], i); /* each must fit on its own, too */
