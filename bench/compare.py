@@ -178,6 +178,8 @@ def arguments(**defaults):
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, help="steps of a run instead of 16 (mini) or 5 (tiny1b-4l)")
     parser.add_argument("--threads", type=int, default=2)
+    if "objectives" in defaults:
+        parser.add_argument("--objectives")
     parser.set_defaults(**defaults)
     return parser.parse_args()
 

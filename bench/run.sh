@@ -5,7 +5,7 @@
 # `./run bench vision` steps of CogVLM and loading SAT's checkpoints with PyTorch,
 # `./run bench vision --family omnilmm` (or minicpmv) steps of those with PyTorch that pads nothing,
 # the same with `--upstream DIR` also with upstream's own classes, of which DIR is a checkout,
-# `./run bench preference` DPO steps with TRL,
+# `./run bench preference` DPO and GRPO steps with TRL,
 # `./run bench decode` tokens a second with transformers, llama.cpp and the speed of memory,
 # `./run bench real` a published model with PEFT, transformers and llama.cpp (docs/real-models.md),
 # `./run bench attention` attention of long sequences with PyTorch's,

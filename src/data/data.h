@@ -23,6 +23,7 @@
 
 #include "base/base.h"
 #include "base/events.h"
+#include "base/hash.h"
 #include "schema/family.h"
 #include "schema/config.h"
 #include "sheaf/options.h"
@@ -86,16 +87,36 @@ sheaf_status *sheaf_data_open(sheaf_data **out, const char *path,
  * model reads images; seq must leave room for it. Reads no file. Errors: SHEAF_E_MEMORY. */
 sheaf_status *sheaf_data_synthetic(sheaf_data **out, const sheaf_config *config, int64_t rows,
                                    int64_t seq);
-/* sheaf_data_prompts - rows without labels. answer: [rows] what completions are compared with;
- * NULL, or an entry that is: none. judges: what else judges them, or NULL. Both are part of the
- * hash.
- * sheaf_data_rollouts - completions as lines of rollout.h with token ids. Errors: SHEAF_E_DATA,
+/* A prompt of a run that samples its completions. */
+typedef struct sheaf_data_prompt {
+    const int32_t *ids, *position; /* [n]; position NULL: 0, 1, ... */
+    int64_t n;
+    const char *answer; /* what completions are compared with; NULL: none */
+    const uint8_t *embed,
+        *expert; /* [n] 1 at pictures, and where visual experts are used; or NULL */
+    const sheaf__picture *picture; /* sizes of its pieces; NULL: the towers' own, or none */
+    int64_t pictures;
+    sheaf_hash hash; /* of the pictures */
+} sheaf_data_prompt;
+
+/* Reads the n pictures of a prompt over the pixels of picture[]; thread-safe. */
+typedef struct sheaf_data_pictures {
+    sheaf_status *(*load)(void *self, int64_t prompt, const sheaf__picture *picture, int64_t n);
+    void *self;
+} sheaf_data_pictures;
+
+/* sheaf_data_prompts - rows without labels, of prompts whose pictures stay the caller's; any may
+ * come again at any time. judges: what judges completions, or NULL; part of the hash, as answers
+ * are.
+ * sheaf_data_rollouts - completions as lines of rollout.h with token ids, `each` of
+ * prompt[0..count), which are rows of `prompts`: with their pictures. Errors: SHEAF_E_DATA,
  * SHEAF_E_MEMORY. */
 sheaf_status *sheaf_data_prompts(sheaf_data **out, const sheaf_config *config,
-                                 const int32_t *const *ids, const int64_t *n,
-                                 const char *const *answer, int64_t rows, const char *judges);
+                                 const sheaf_data_prompt *prompt, int64_t rows, const char *judges,
+                                 const sheaf_data_pictures *pictures);
 sheaf_status *sheaf_data_rollouts(sheaf_data **out, const sheaf_config *config, const char *text,
-                                  size_t size);
+                                  size_t size, const sheaf_data *prompts, const int64_t *prompt,
+                                  int64_t count, int64_t each);
 void sheaf_data_close(sheaf_data *data);
 
 int64_t sheaf_data_rows(const sheaf_data *data);

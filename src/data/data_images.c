@@ -249,8 +249,8 @@ void sheaf_data_images_range(sheaf_batch_images *fewest, sheaf_batch_images *mos
     if (data->images == NULL)
         of.longest[0] = data->longest;
     int64_t few = n - at_most(n, data->rows - of.with, data->rows),
-            many = at_most(n, of.with, data->rows);   /* rows with an image */
-    if (data->sets != NULL && data->sets->weighted) { /* any may come again */
+            many = at_most(n, of.with, data->rows);                      /* rows with an image */
+    if (data->repeats || (data->sets != NULL && data->sets->weighted)) { /* any may come again */
         few = of.with == data->rows ? n : 0;
         many = of.with == 0 ? 0 : n;
     }

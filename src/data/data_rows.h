@@ -42,6 +42,7 @@ struct sheaf_data {
     sheaf_data_rollout *rollout; /* [capacity], their logps owned; NULL: none */
     bool scores;     /* see sheaf_data_options; the label 0 is that of position used[r] - 1 */
     int64_t ignored; /* of these: the id of tokens at the end that have no score; -1: none */
+    bool repeats;    /* a row may come several times in an epoch */
     bool pairs;      /* rows 2 i and 2 i + 1 are the two sides of sample i */
     int64_t tokens, token_capacity;
     int64_t *begin; /* [capacity + 1] */

@@ -15,8 +15,8 @@
 
 /* The messages up to the one to answer, and the expected answer. */
 typedef struct request {
-    sheaf__message *message; /* [n], the last one is the question; borrowed from the record */
-    int64_t n;
+    sheaf__message *message;   /* [n], the last one is the question; borrowed from the record */
+    int64_t n, first;          /* first: of those of the record */
     const char *expected;      /* NULL: none */
     bool text;                 /* a plain prompt, the last of them, not a conversation */
     sheaf__text_record record; /* `ignored` is allowed in each form */
@@ -95,6 +95,7 @@ static sheaf_status *read_request(request *out, json_t *record, const char *syst
     out->text = r->messages == 0;
     if (system != NULL && (out->text || !is_system(r->message[0].role)))
         out->message[out->n++] = (sheaf__message){ SHEAF__SYSTEM, system, strlen(system) };
+    out->first = out->n;
     if (!out->text) {
         sheaf__text_chat_messages(out->message + out->n, r);
         out->n += r->messages;
@@ -155,19 +156,26 @@ static void ignore(lines *l, const char *field, const char *lost)
     sheaf__ignored_keep(&l->lost, lost, l->items.unit, l->items.place);
 }
 
-/* Copies of the messages of a conversation. */
+/* Of a message, as the record names it. */
+static const char *role_of(const request *a, int64_t i)
+{
+    return i < a->first ? a->message[i].role : a->record.message[i - a->first].role;
+}
+
+/* Copies of the messages of a conversation, with the record's names of roles: a reward model's
+ * template may know those that this one does not. */
 static sheaf_status *keep_messages(sheaf__prompt_about *about, const request *a)
 {
     size_t size = (size_t)a->n * sizeof *a->message;
     for (int64_t i = 0; i < a->n; i++)
-        size += strlen(a->message[i].role) + 1 + a->message[i].size;
+        size += strlen(role_of(a, i)) + 1 + a->message[i].size;
     sheaf__message *message = about->message = malloc(size);
     if (message == NULL)
         return sheaf__no_memory("prompts");
     char *at = (char *)(message + a->n);
     for (int64_t i = 0; i < a->n; i++) {
         message[i] = a->message[i];
-        message[i].role = strcpy(at, a->message[i].role);
+        message[i].role = strcpy(at, role_of(a, i));
         at += strlen(at) + 1;
         if (message[i].content != NULL)
             message[i].content = memcpy(at, a->message[i].content, message[i].size);

@@ -12,8 +12,8 @@
 
 struct sheaf_report {
     sheaf_report_options o;
-    sheaf__curves *curves; /* [runs] */
-    char *json;            /* NULL: nothing was read yet */
+    sheaf__report_run *run; /* [runs] */
+    char *json;             /* NULL: nothing was read yet */
 };
 
 sheaf_status *sheaf_report_open(sheaf_report **out, const sheaf_report_options *options)
@@ -26,13 +26,13 @@ sheaf_status *sheaf_report_open(sheaf_report **out, const sheaf_report_options *
     if (st != NULL)
         return st;
     sheaf_report *report = calloc(1, sizeof *report);
-    sheaf__curves *curves = calloc((size_t)o.runs, sizeof *curves);
-    if (report == NULL || curves == NULL) {
+    sheaf__report_run *run = calloc((size_t)o.runs, sizeof *run);
+    if (report == NULL || run == NULL) {
         free(report);
-        free(curves);
+        free(run);
         return sheaf__no_memory("a report");
     }
-    *report = (sheaf_report){ .o = o, .curves = curves };
+    *report = (sheaf_report){ .o = o, .run = run };
     st = sheaf_report_update(report);
     if (st == NULL)
         *out = report;
@@ -51,7 +51,7 @@ sheaf_status *sheaf_report_update(sheaf_report *report)
     sheaf__json_begin(&j);
     sheaf__json_put(&j, "version:s written:d runs:[", SHEAF_VERSION, (int64_t)time(NULL));
     for (int i = 0; i < o->runs; i++)
-        TRY(st, sheaf__report_facts(&j, &report->curves[i], o->run[i],
+        TRY(st, sheaf__report_facts(&j, &report->run[i], o->run[i],
                                     report->json == NULL ? o->events : NULL));
     sheaf__json_close(&j, ']');
     sheaf__json_end(&j);
@@ -79,8 +79,8 @@ void sheaf_report_close(sheaf_report *report)
     if (report == NULL)
         return;
     for (int i = 0; i < report->o.runs; i++)
-        sheaf__curves_release(&report->curves[i]);
-    free(report->curves);
+        sheaf__report_run_release(&report->run[i]);
+    free(report->run);
     free(report->json);
     free(report);
 }

@@ -125,6 +125,12 @@ static sheaf_status *write_input(int fd, const sheaf__judged *of, int64_t n)
         sheaf__json_begin(&j);
         sheaf__json_put(&j, "prompt:s completion:s expected:s truncated:b step:d", of[i].prompt,
                         of[i].completion, of[i].expected, of[i].truncated, of[i].step);
+        if (of[i].nviewed > 0) {
+            sheaf__json_open(&j, "images", '[');
+            for (int64_t k = 0; k < of[i].nviewed; k++)
+                sheaf__json_put_text(&j, NULL, of[i].viewed[k].path);
+            sheaf__json_close(&j, ']');
+        }
         sheaf__json_end(&j);
         sheaf__text_bytes(&j.text, "\n", 1);
     }

@@ -3,7 +3,8 @@
  * A list with ";" of: "exact", 1 where a completion is the record's answer, else 0;
  * "regex:PATTERN", 1 where it has a match of the extended regular expression; the folder of a
  * reward model, its score (reward_model.h); else a command for the shell, which reads a JSON object
- * a line, {"prompt", "completion", "expected", "truncated", "step"}, and writes for each a line
+ * a line, {"prompt", "completion", "expected", "truncated", "step"}, with pictures also "images",
+ * their paths, and writes for each a line
  * with a number, or null: none. Every batch starts it anew; it ends with its batch, with all that
  * it started; where the run is killed, only the shell does, or what it becomes by "exec". Blanks
  * around an entry do not count, but behind a pattern. */
@@ -13,6 +14,7 @@
 #include <stdatomic.h>
 
 #include "base/base.h"
+#include "inputs/viewing.h"
 #include "train/sampler.h"
 
 enum { SHEAF__MOST_REWARDS = SHEAF__MOST_JUDGES };
@@ -37,7 +39,9 @@ typedef struct sheaf__rewards {
 /* One completion. Texts may be NULL. */
 typedef struct sheaf__judged {
     const char *prompt, *completion, *expected;
-    bool truncated, equal; /* equal: it is the expected answer */
+    bool truncated, equal;       /* equal: it is the expected answer */
+    const sheaf__viewed *viewed; /* [nviewed] pictures of the prompt */
+    int64_t nviewed;
     int64_t step;
 } sheaf__judged;
 

@@ -24,12 +24,22 @@ static int64_t messages_bytes(const sheaf__prompt_about *about)
     return sum;
 }
 
+static int64_t pictures_bytes(const sheaf__prompt_about *about, const sheaf__prompt *prompt)
+{
+    int64_t sum = text_bytes(about->image) + prompt->pictures * (int64_t)sizeof *prompt->picture +
+                  (prompt->embed != NULL ? 2 + (int64_t)sizeof *prompt->position : 0) * prompt->n;
+    for (int64_t i = 0; i < about->nviewed; i++)
+        sum += (int64_t)sizeof *about->viewed + text_bytes(about->viewed[i].path);
+    return sum;
+}
+
 static int64_t prompts_bytes(const sheaf__prompts *p)
 {
     int64_t sum = p->capacity * (int64_t)(sizeof *p->prompt + sizeof *p->about);
     for (int64_t i = 0; i < p->count; i++)
         sum += text_bytes(p->about[i].text) + text_bytes(p->about[i].expected) + MALLOC +
-               messages_bytes(&p->about[i]) + p->prompt[i].n * (int64_t)sizeof *p->prompt[i].ids;
+               messages_bytes(&p->about[i]) + pictures_bytes(&p->about[i], &p->prompt[i]) +
+               p->prompt[i].n * (int64_t)sizeof *p->prompt[i].ids;
     return sum;
 }
 
@@ -48,9 +58,8 @@ static sheaf_status *open_judges(sheaf__run_sampler *s, const sheaf_train_option
     return st;
 }
 
-static sheaf__to_score to_score(const sheaf__run_sampler *s, int64_t prompt, const char *completion)
+static sheaf__to_score to_score(const sheaf__prompt_about *about, const char *completion)
 {
-    const sheaf__prompt_about *about = &s->prompts.about[prompt];
     return (sheaf__to_score){ about->message, about->messages, about->text,
                               completion == NULL ? "" : completion };
 }
@@ -84,11 +93,13 @@ static sheaf_status *ask_judges(sheaf_text *prints, sheaf__run_sampler *s,
                                 const sheaf_events *events)
 {
     const sheaf_train_options *o = s->options;
-    const int64_t n = s->prompts.count, most = o->objective.group.max_new;
+    const int64_t first = s->prompts[0].count, n = first + s->prompts[1].count,
+                  most = o->objective.group.max_new;
     sheaf__to_score *of = malloc(((size_t)n + 1) * sizeof *of);
     sheaf_status *st = of == NULL ? sheaf__no_memory("prompts") : NULL;
     for (int64_t i = 0; i < n && st == NULL; i++)
-        of[i] = to_score(s, i, ".");
+        of[i] =
+            to_score(i < first ? &s->prompts[0].about[i] : &s->prompts[1].about[i - first], ".");
     for (int k = 0; k < s->sampler.judges && st == NULL; k++) {
         const sheaf__opened *opened = &s->judge[k].opened;
         st = sheaf__reward_model_read(&s->sampler.judge[k], &s->judge[k], of, n, most, o->date,
@@ -100,13 +111,93 @@ static sheaf_status *ask_judges(sheaf_text *prints, sheaf__run_sampler *s,
     return st == NULL && prints->failed ? sheaf__no_memory("prompts") : st;
 }
 
-static sheaf_status *open_prompts(void *self, sheaf_data **out, int64_t *bytes,
+/* A picture that is known by its path alone is looked at, so that it stays what it is. */
+static sheaf_status *look_at(sheaf__prompt_about *about, const sheaf_config *config)
+{
+    sheaf__viewing viewing;
+    if (about->image == NULL || about->nviewed > 0)
+        return NULL;
+    sheaf__viewing_of(&viewing, config);
+    about->viewed = calloc(1, sizeof *about->viewed);
+    if (about->viewed == NULL)
+        return sheaf__no_memory("pictures");
+    about->nviewed = 1;
+    return sheaf__view_file(about->viewed, about->image, &viewing);
+}
+
+static sheaf_status *read_prompts(sheaf__run_sampler *s, int set, const char *data,
+                                  const sheaf_events *events)
+{
+    sheaf__prompts *prompts = &s->prompts[set];
+    sheaf_status *st =
+        sheaf__prompts_read(prompts, &s->codec,
+                            &(sheaf_prompts_options){ .size = sizeof(sheaf_prompts_options),
+                                                      .data = data,
+                                                      .fields = s->options->fields,
+                                                      .on_bad = s->options->on_bad,
+                                                      .events = events },
+                            NULL);
+    for (int64_t i = 0; i < prompts->count && st == NULL; i++) {
+        prompts->prompt[i].look = i + 1;
+        st = look_at(&prompts->about[i], prompts->config);
+        if (st == NULL && prompts->prompt[i].embed != NULL && s->sampler.judges > 0)
+            st = sheaf_found(
+                sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "`reward %s`", s->judge->path),
+                               "prompts without pictures, which reward models do not see"),
+                "some in prompt %" PRId64, i + 1);
+    }
+    return st;
+}
+
+/* Of the pictures of a prompt. */
+static sheaf_hash hash_of(sheaf_hasher *hasher, const sheaf__prompt_about *about)
+{
+    for (int64_t i = 0; i < about->nviewed; i++) {
+        const sheaf__viewed *v = &about->viewed[i];
+        sheaf__hasher_add(hasher, &v->hash, sizeof v->hash);
+        sheaf__hasher_add(hasher, &v->pieces, sizeof v->pieces);
+        sheaf__hasher_add(hasher, &v->frame, sizeof v->frame);
+        sheaf__hasher_add(hasher, &v->joins, sizeof v->joins);
+    }
+    return about->nviewed > 0 ? sheaf__hasher_end(hasher) : (sheaf_hash){ 0 };
+}
+
+/* Adds the bytes that the prompts take. */
+static sheaf_status *give_rows(sheaf_data **out, int64_t *bytes, sheaf__prompts *prompts,
+                               const sheaf_config *config, const char *prints)
+{
+    const int64_t rows = prompts->count;
+    sheaf_data_prompt *of = malloc(((size_t)rows + 1) * sizeof *of);
+    sheaf_hasher *hasher = sheaf__hasher_new();
+    sheaf_status *st = of == NULL || hasher == NULL ? sheaf__no_memory("prompts") : NULL;
+    for (int64_t i = 0; i < rows && st == NULL; i++) {
+        const sheaf__prompt *p = &prompts->prompt[i];
+        of[i] = (sheaf_data_prompt){ .ids = p->ids,
+                                     .position = p->position,
+                                     .n = p->n,
+                                     .answer = prompts->about[i].expected,
+                                     .embed = p->embed,
+                                     .expert = p->expert,
+                                     .picture = p->picture,
+                                     .pictures = p->pictures,
+                                     .hash = hash_of(hasher, &prompts->about[i]) };
+    }
+    TRY(st, sheaf_data_prompts(out, config, of, rows, prints,
+                               &(sheaf_data_pictures){ sheaf__prompts_load, prompts }));
+    *bytes += prompts_bytes(prompts);
+    sheaf__hasher_free(hasher);
+    free(of);
+    return st;
+}
+
+static sheaf_status *open_prompts(void *self, sheaf_data *out[2], int64_t *bytes,
                                   const sheaf_train_options *o, const sheaf_config *config,
                                   const sheaf_events *events)
 {
     sheaf__run_sampler *s = self;
     const sheaf__group_options *group = &o->objective.group;
     const bool own = o->tokens_in == NULL;
+    const char *const data[] = { o->data, o->eval_data };
     sheaf_text prints = { 0 };
     sheaf__run_sampler_close(s);
     s->options = o;
@@ -127,45 +218,38 @@ static sheaf_status *open_prompts(void *self, sheaf_data **out, int64_t *bytes,
                                                        .specials = o->specials,
                                                        .events = events }));
     s->codec.keeps = s->sampler.judges > 0;
-    TRY(st, sheaf__prompts_read(&s->prompts, &s->codec,
-                                &(sheaf_prompts_options){ .size = sizeof(sheaf_prompts_options),
-                                                          .data = o->data,
-                                                          .fields = o->fields,
-                                                          .on_bad = o->on_bad,
-                                                          .events = events },
-                                NULL));
+    for (int i = 0; i < 2 && st == NULL; i++)
+        st = sheaf__is_given(data[i]) ? read_prompts(s, i, data[i], events) : NULL;
+    for (int i = 0; i < 2 && st == NULL; i++)
+        if (s->prompts[i].rows != NULL) /* with their pictures */
+            sheaf__text_add(&prints, "%s", sheaf_data_hash(s->prompts[i].rows));
     TRY(st, s->sampler.judges > 0 ? ask_judges(&prints, s, events) : NULL);
-    const int64_t rows = st == NULL ? s->prompts.count : 0;
-    const int32_t **ids = malloc(((size_t)rows + 1) * sizeof *ids);
-    int64_t *n = malloc(((size_t)rows + 1) * sizeof *n);
-    const char **answer = malloc(((size_t)rows + 1) * sizeof *answer);
-    if (st == NULL && (ids == NULL || n == NULL || answer == NULL))
-        st = sheaf__no_memory("prompts");
-    for (int64_t i = 0; i < rows && st == NULL; i++) {
-        ids[i] = s->prompts.prompt[i].ids;
-        n[i] = s->prompts.prompt[i].n;
-        answer[i] = s->prompts.about[i].expected;
-        if (s->prompts.prompt[i].pictures > 0 || s->prompts.prompt[i].embed != NULL)
-            st = sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "`reward`"),
-                                "prompts without pictures");
+    *bytes = 0;
+    for (int i = 0; i < 2 && st == NULL; i++) {
+        if (!sheaf__is_given(data[i]))
+            continue;
+        st = give_rows(&out[i], bytes, &s->prompts[i], config, prints.at);
+        if (st == NULL)
+            sheaf__warn_positions(config, data[i], sheaf_data_longest(out[i]) + group->max_new,
+                                  events);
     }
-    TRY(st, sheaf_data_prompts(out, config, ids, n, answer, rows, prints.at));
-    if (st == NULL)
-        sheaf__warn_positions(config, o->data, sheaf_data_longest(*out) + group->max_new, events);
-    *bytes = prompts_bytes(&s->prompts);
     sheaf__text_release(&prints);
-    free(ids);
-    free(n);
-    free(answer);
     return st;
 }
 
 /* ---- a batch ---- */
 
 /* Completion i of the batch continues this prompt. */
-static int64_t prompt_of(const sheaf__sampler_batch *b, int64_t i)
+static const sheaf__prompt *prompt_of(const sheaf__run_sampler *s, const sheaf__sampler_batch *b,
+                                      int64_t i)
 {
-    return b->prompt[i / b->each];
+    return &s->prompts[b->set].prompt[b->prompt[i / b->each]];
+}
+
+static const sheaf__prompt_about *about_of(const sheaf__run_sampler *s,
+                                           const sheaf__sampler_batch *b, int64_t i)
+{
+    return &s->prompts[b->set].about[b->prompt[i / b->each]];
 }
 
 static void put_ids(sheaf_json_writer *j, const char *key, const int32_t *ids, int64_t n)
@@ -176,13 +260,15 @@ static void put_ids(sheaf_json_writer *j, const char *key, const int32_t *ids, i
     sheaf__json_close(j, ']');
 }
 
-static void put_line(sheaf_json_writer *j, const sheaf__prompt *prompt,
+static void put_line(sheaf_json_writer *j, const sheaf__run_sampler *s,
                      const sheaf__continuation *one, const char *text, double reward,
                      const sheaf__sampler_batch *b, int64_t i)
 {
+    const sheaf__prompt *prompt = prompt_of(s, b, i);
     sheaf__json_begin(j);
-    sheaf__json_put(j, "step:d group:d reward:f truncated:b text:s", b->step,
-                    b->group + i / b->each, reward, one->ending == SHEAF_ENDS_LENGTH, text);
+    sheaf__json_put(j, "step:d group:d reward:f truncated:b prompt:s text:s", b->step,
+                    b->group + i / b->each, reward, one->ending == SHEAF_ENDS_LENGTH,
+                    about_of(s, b, i)->text, text);
     put_ids(j, "prompt_ids", prompt->ids, prompt->n);
     put_ids(j, "completion_ids", one->ids, one->n);
     sheaf__json_open(j, "logps", '[');
@@ -202,7 +288,7 @@ static sheaf_status *score_all(double *score, const sheaf__run_sampler *s, char 
     sheaf__to_score *of = malloc((size_t)rows * sizeof *of);
     sheaf_status *st = sheaf__agree_groups(c, of == NULL ? sheaf__no_memory("rewards") : NULL);
     for (int64_t i = 0; i < rows && st == NULL; i++)
-        of[i] = to_score(s, prompt_of(b, i), own[i]);
+        of[i] = to_score(about_of(s, b, i), own[i]);
     for (int k = 0; k < s->sampler.judges && st == NULL; k++)
         st = sheaf__reward_model_score(score + k * rows, &s->judge[k], b->judge[k], of, rows, &how);
     free(of);
@@ -219,19 +305,20 @@ static sheaf_status *judge(char **text, const sheaf__run_sampler *s, const sheaf
     double *reward = calloc((size_t)rows, sizeof *reward);
     sheaf_status *st = of == NULL || reward == NULL ? sheaf__no_memory("rewards") : NULL;
     for (int64_t i = 0; i < rows && st == NULL; i++) {
-        const sheaf__prompt_about *about = &s->prompts.about[prompt_of(b, i)];
+        const sheaf__prompt_about *about = about_of(s, b, i);
         of[i] = (sheaf__judged){ .prompt = about->text,
                                  .completion = own[i],
                                  .expected = about->expected,
                                  .truncated = said->output[i].ending == SHEAF_ENDS_LENGTH,
                                  .equal = sheaf__codec_answers_equal(&s->codec, own[i],
                                                                      about->expected, false),
+                                 .viewed = about->viewed,
+                                 .nviewed = about->nviewed,
                                  .step = b->step };
     }
     TRY(st, sheaf__rewards_judge(reward, &s->rewards, of, rows, score));
     for (int64_t i = 0; i < rows && st == NULL; i++)
-        put_line(&j, &s->prompts.prompt[prompt_of(b, i)], &said->output[i], own[i], reward[i], b,
-                 i);
+        put_line(&j, s, &said->output[i], own[i], reward[i], b, i);
     free(of);
     free(reward);
     if (st == NULL)
@@ -267,22 +354,38 @@ static sheaf_status *value(char **text, const sheaf__run_sampler *s, sheaf__answ
     return st;
 }
 
+/* The prompts of a batch, as the engine asks for their pictures. */
+typedef struct asked {
+    sheaf__run_sampler *s;
+    const sheaf__sampler_batch *b;
+} asked;
+
+static sheaf_status *load(void *self, int64_t i, const sheaf__picture *picture, int64_t n)
+{
+    const asked *a = self;
+    return sheaf__prompts_load(&a->s->prompts[a->b->set], a->b->prompt[i / a->b->each], picture, n);
+}
+
 static sheaf_status *sample(void *self, char **text, sheaf__model *model,
                             const sheaf__sampler_batch *b)
 {
-    const sheaf__run_sampler *s = self;
+    sheaf__run_sampler *s = self;
     const sheaf__group_options *group = &s->options->objective.group;
+    asked asked = { s, b };
     const int64_t rows = b->count * b->each, most = group->max_new;
     const double temperature = group->temperature > 0 ? group->temperature : 1;
     const sheaf__answer_options how = {
         .codec = &s->codec,
-        .generate = { .sampling = { .temperature = (float)temperature,
+        .generate = { .sampling = { .greedy = b->greedy,
+                                    .temperature = (float)temperature,
                                     .top_p = (float)group->top_p,
                                     .seed = s->options->seed },
                       .max_new = most,
                       .batch = rows < SHEAF__SAMPLED_TOGETHER ? rows : SHEAF__SAMPLED_TOGETHER,
                       .number = b->first,
                       .divided = true,
+                      .load = load,
+                      .self = &asked,
                       .trained_at = temperature },
         .logprobs = true,
     };
@@ -290,7 +393,7 @@ static sheaf_status *sample(void *self, char **text, sheaf__model *model,
     sheaf__answers said = { 0 };
     sheaf_status *st = prompt == NULL ? sheaf__no_memory("completions") : NULL;
     for (int64_t i = 0; i < rows && st == NULL; i++)
-        prompt[i] = s->prompts.prompt[prompt_of(b, i)];
+        prompt[i] = *prompt_of(s, b, i);
     TRY(st, sheaf__answers_open(&said, &how, prompt, rows, 1, NULL, NULL));
     st = sheaf__agree_groups(model->context, st);
     TRY(st, sheaf__generate(said.output, model, prompt, rows, &said.how));
@@ -317,7 +420,8 @@ void sheaf__run_sampler_close(sheaf__run_sampler *s)
     s->sampler.judges = 0;
     free(s->judge);
     s->judge = NULL;
-    sheaf__prompts_release(&s->prompts);
+    for (int i = 0; i < 2; i++)
+        sheaf__prompts_release(&s->prompts[i]);
     sheaf__codec_close(&s->codec);
     sheaf__rewards_close(&s->rewards);
 }

@@ -8,7 +8,7 @@
 typedef struct sheaf__run_sampler {
     sheaf__sampler sampler; /* of train, whose self is this */
     sheaf__codec codec;
-    sheaf__prompts prompts;
+    sheaf__prompts prompts[2]; /* to train on, of evaluations */
     sheaf__rewards rewards;
     sheaf__reward_model *judge; /* [sampler.judges] */
     bool plans;

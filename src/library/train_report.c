@@ -1,4 +1,6 @@
 /* train_report.c - what a run of training came to: for programs and for people. */
+#include <math.h>
+
 #include "base/base.h"
 #include "base/json_write.h"
 #include "base/print.h"
@@ -155,13 +157,18 @@ sheaf_status *sheaf__train_text(char **out, const sheaf_train_result *r,
     else
         sheaf__print(to, "%lld steps done, last loss %.6g, %.0f tokens/s\n", (long long)r->step,
                      r->loss, rate_of(r));
-    if (r->evaluated)
+    if (r->evaluated && isnan(r->eval_accuracy))
+        sheaf__print(to, "evaluation: reward %.6g, mean of %lld prompts\n", -r->eval_loss,
+                     (long long)r->eval_tokens);
+    else if (r->evaluated)
         sheaf__print(to, "evaluation: loss %.6g, %.2f %% of %lld %s right\n", r->eval_loss,
                      100 * r->eval_accuracy, (long long)r->eval_tokens,
                      r->eval_pairs ? "samples" : "tokens");
     if (r->best_step > 0)
-        sheaf__print(to, "best:       step %lld, loss %.6g%s\n", (long long)r->best_step,
-                     r->best_loss, o->use_best ? ", which is the result" : "");
+        sheaf__print(to, "best:       step %lld, %s %.6g%s\n", (long long)r->best_step,
+                     isnan(r->eval_accuracy) ? "reward" : "loss",
+                     isnan(r->eval_accuracy) ? -r->best_loss : r->best_loss,
+                     o->use_best ? ", which is the result" : "");
     sheaf__print(to, "result:     %s\ncheckpoint: %s\n", r->result, r->checkpoint);
     if (r->ranks > 1 && r->rank[0].steps > 0)
         print_spent(to, r);

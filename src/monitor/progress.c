@@ -354,11 +354,13 @@ static void say_evaluation(sheaf_progress *p, const sheaf_event_evaluation *e)
         json_end(&j, p);
         return;
     }
-    sheaf__text_add(&text,
-                    "after step %" PRId64 "/%" PRId64 ": evaluation loss %.4f, %.2f %% of %" PRId64
-                    " %s right, in %s%s",
-                    e->step, e->steps, e->loss, 100 * e->accuracy, e->tokens,
-                    e->values > 0 ? "samples" : "tokens", sheaf__number_time(time, e->seconds),
+    sheaf__text_add(&text, "after step %" PRId64 "/%" PRId64 ": evaluation ", e->step, e->steps);
+    if (isnan(e->accuracy)) /* of answers with rewards */
+        sheaf__text_add(&text, "reward %.4f, mean of %" PRId64 " prompts", -e->loss, e->tokens);
+    else
+        sheaf__text_add(&text, "loss %.4f, %.2f %% of %" PRId64 " %s right", e->loss,
+                        100 * e->accuracy, e->tokens, e->values > 0 ? "samples" : "tokens");
+    sheaf__text_add(&text, ", in %s%s", sheaf__number_time(time, e->seconds),
                     e->best ? "; the best so far" : "");
     if (text.size > 0)
         say(p, false, text.at);

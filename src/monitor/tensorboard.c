@@ -2,6 +2,7 @@
 #include "monitor/tensorboard.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -229,7 +230,8 @@ void sheaf__tensorboard_evaluation(sheaf__appended *file, const sheaf_event_eval
     sheaf__tensorboard_value value[2 + SHEAF_EVENT_VALUES] = {
         { "eval/loss", evaluation->loss }, { "eval/accuracy", evaluation->accuracy }
     };
-    const int n = add_values(value, 2, name, "eval", evaluation->value, evaluation->values);
+    const int n = add_values(value, isnan(evaluation->accuracy) ? 1 : 2, name, "eval",
+                             evaluation->value, evaluation->values);
     sheaf__tensorboard_values(&file->pending, wall_time(), evaluation->step, value, n);
     sheaf__appended_write(file);
 }

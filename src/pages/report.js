@@ -103,6 +103,13 @@
         { x: run.evaluations.step, y: run.evaluations.loss, kind: "evaluated", name: "evaluation" }] },
     { id: "accuracy", title: "Accuracy of evaluations", unit: "share of label tokens", format: percent,
       lines: (run) => [{ x: run.evaluations.step, y: run.evaluations.accuracy, kind: "evaluated" }] },
+    { id: "reward", title: "Reward", unit: "mean of the completions", format: plain,
+      lines: (run) => [{ x: run.points.step, y: run.points.reward || [], kind: "raw" },
+                       { x: run.points.step, y: smooth(run.points.reward || []), kind: "curve", name: "smoothed" },
+                       { x: run.evaluations.step, y: run.evaluations.reward, kind: "evaluated", name: "evaluation" }] },
+    { id: "length", title: "Length of completions", unit: "tokens, mean", format: plain, zero: true, lines: points("completions/mean_length") },
+    { id: "entropy", title: "Entropy", unit: "mean per token", format: plain, zero: true, lines: points("entropy") },
+    { id: "even", title: "Groups without spread", unit: "share of the prompts", format: percent, zero: true, lines: points("frac_reward_zero_std") },
     { id: "lr", title: "Learning rate", unit: "", format: plain, zero: true, lines: points("lr") },
     { id: "grad", title: "Gradient norm", unit: "before clipping", format: plain, zero: true,
       lines: (run) => [{ x: run.points.step, y: run.points.grad_norm, kind: "raw" },
@@ -437,6 +444,15 @@
       .map((h, i) => el("th", { scope: "col", class: i > 1 ? "n" : null }, h)))), el("tbody", {}, ...rows)));
     if (at >= 0 && boxes()[at]) boxes()[at].focus();
   }
+  function drawSamples() {
+    const runs = data.runs.map((run, i) => ({ run, i })).filter(({ run }) => run.samples.length > 0);
+    byId("samples").closest("section").hidden = runs.length === 0;
+    byId("samples").replaceChildren(...runs.map(({ run, i }) => el("div", { class: "start" }, el("h3", {}, el("span", { class: "swatch", color: colour(i) }), run.name),
+      el("div", { class: "wide", tabindex: "0", role: "region", "aria-label": `Completions of ${run.name}` }, el("table", {},
+        el("thead", {}, el("tr", {}, ...["", "Step", "Reward", "Prompt", "Completion"].map((h, k) => el("th", { scope: "col", class: k === 1 || k === 2 ? "n" : null }, h)))),
+        el("tbody", {}, ...run.samples.map((s) => el("tr", {}, el("td", {}, s.of === "step" ? "" : s.of), el("td", { class: "n" }, whole(s.step)), el("td", { class: "n" }, plain(s.reward)),
+          el("td", {}, el("code", { class: "said" }, s.prompt === null ? "–" : s.prompt)), el("td", {}, el("code", { class: "said" }, s.text), s.truncated ? el("small", {}, " no end") : "")))))))));
+  }
   function drawSettings() {
     const keys = [...new Set(data.runs.flatMap((run) => run.settings.map(([key]) => key)))];
     const of = (run, key) => { const found = run.settings.find(([k]) => k === key); return found ? found[1] : ""; };
@@ -473,6 +489,7 @@
     byId("notes").hidden = odd.length === 0;
     if (isNew("notes", odd)) byId("notes").querySelector("ul").replaceChildren(...odd.map((text) => el("li", {}, text)));
     drawRuns(); drawCurves(); drawBars();
+    if (isNew("samples", data.runs.map((run) => [run.name, run.samples]))) drawSamples();
     if (isNew("settings", data.runs.map((run) => [run.name, run.settings]))) drawSettings();
     if (isNew("starts", data.runs.map((run) => [run.name, run.starts]))) drawStarts();
   }

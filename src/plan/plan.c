@@ -152,24 +152,38 @@ static sheaf_status *run_evaluation(sheaf__model *model, const sheaf__subset *su
                                     const sheaf_batch_images *each, int64_t rows, int64_t seq,
                                     bool padded);
 
-/* The completions of a batch, of which the group makes its share, between two steps. */
-static sheaf_status *run_sampling(const sheaf__rank *held, const sheaf__job *job)
+/* Completions of a batch of `rows`, `each` of a prompt, of which the group makes its share. */
+static sheaf_status *run_answers(const sheaf__rank *held, const sheaf__job *job, int64_t rows,
+                                 int64_t each)
 {
-    const sheaf_train_options *o = job->options;
-    const sheaf_range own =
-        sheaf__share_of(o->micro_batch * o->accumulate, &held->context, held->context.group);
-    const int64_t all = own.end - own.begin, each = sheaf__sets_generations(o),
+    const sheaf_range own = sheaf__share_of(rows, &held->context, held->context.group);
+    const int64_t all = own.end - own.begin,
                   batch = all < SHEAF__SAMPLED_TOGETHER ? all : SHEAF__SAMPLED_TOGETHER,
                   whole = own.begin % each == 0 && all == batch,
                   most = (batch + each - 2 + whole) / each + 1 - whole; /* prompts that meet */
-    if (!sheaf__sets_samples(o) || all == 0)
-        return NULL;
-    sheaf_status *st = run_generation(
-        held->model, &(sheaf_plan_generation){
-                         .batch = batch,
-                         .distinct = sheaf__rope_follows_length(&job->schema->config) ? 0 : most,
-                         .seq = job->seq,
-                         .prompt = job->seq - o->objective.group.max_new });
+    const int64_t distinct = sheaf__rope_follows_length(&job->schema->config) ? batch : most;
+    sheaf_batch_images fewest, fullest = { .seq = 0 };
+    if (job->train.data != NULL)
+        sheaf_data_images_range(&fewest, &fullest, job->train.data, distinct);
+    return all == 0
+               ? NULL
+               : run_generation(held->model,
+                                &(sheaf_plan_generation){
+                                    .batch = batch,
+                                    .distinct = distinct,
+                                    .seq = job->seq,
+                                    .pictures = fullest.pictures,
+                                    .prompt = job->seq - job->options->objective.group.max_new });
+}
+
+/* Between two steps: the completions of a batch, and of an evaluation. */
+static sheaf_status *run_sampling(const sheaf__rank *held, const sheaf__job *job)
+{
+    const sheaf_train_options *o = job->options;
+    const int64_t rows = o->micro_batch * o->accumulate,
+                  held_out = job->eval.data == NULL ? 0 : sheaf__subset_rows(&job->eval);
+    sheaf_status *st = run_answers(held, job, rows, sheaf__sets_generations(o));
+    TRY(st, run_answers(held, job, rows < held_out ? rows : held_out, 1));
     for (int i = 0; job->sampler != NULL && i < job->sampler->judges; i++) {
         const int64_t seq = job->sampler->judge[i].seq;
         TRY(st, run_evaluation(held->judge[i], &(sheaf__subset){ 0 }, NULL, o->micro_batch,
@@ -184,10 +198,13 @@ static sheaf_status *run_sampled(sheaf__costs *before, sheaf__rank *held, const 
     const sheaf_train_options *o = job->options;
     const int64_t most = o->objective.group.max_new + 2 * (SHEAF_DATA_READ_UNIT - 1);
     sheaf__step_result unused;
+    sheaf_batch_images of[3] = { { .seq = 0 } };
+    const int n = job->train.data == NULL ? 1 : choose_images(of, &job->train, o->micro_batch);
     sheaf_status *st = NULL;
-    sheaf__stepper_hold(held->stepper,
-                        (sheaf_batch_images){ .seq = job->seq, .read = o->micro_batch * most });
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 2 * n; i++) {
+        of[i / 2].seq = job->seq;
+        of[i / 2].read = o->micro_batch * most;
+        sheaf__stepper_hold(held->stepper, of[i / 2]);
         TRY(st, run_sampling(held, job));
         sheaf__costs_of(before, &held->context);
         TRY(st, sheaf__stepper_run(&unused, held->stepper, 0, 0));

@@ -4,13 +4,23 @@
 #include <jansson.h>
 #include <math.h>
 
-#include "base/file.h"
-#include "base/json.h"
-#include "report/lines.h"
-
-static const char *const names[SHEAF__CURVES] = { "loss",    "grad_norm", "lr",   "tokens",
-                                                  "seconds", "compute",   "wait", "exchange",
-                                                  "read",    "save",      "sent", "memory" };
+static const char *const names[SHEAF__CURVES] = { "loss",
+                                                  "grad_norm",
+                                                  "lr",
+                                                  "tokens",
+                                                  "seconds",
+                                                  "compute",
+                                                  "wait",
+                                                  "exchange",
+                                                  "read",
+                                                  "save",
+                                                  "sent",
+                                                  "memory",
+                                                  "reward",
+                                                  "reward_std",
+                                                  "frac_reward_zero_std",
+                                                  "completions/mean_length",
+                                                  "entropy" };
 
 const char *sheaf__curve_name(sheaf__curve curve)
 {
@@ -187,6 +197,8 @@ static sheaf_status *add_step(sheaf__curves *curves, const json_t *line, int64_t
     put(&point, SHEAF__CURVE_LOSS, number(line, "loss"));
     put(&point, SHEAF__CURVE_GRAD_NORM, number(line, "grad_norm"));
     put(&point, SHEAF__CURVE_LR, number(line, "lr"));
+    for (sheaf__curve c = SHEAF__CURVE_REWARD; c < SHEAF__CURVES; c++)
+        put(&point, c, number(line, names[c]));
     point.lowest = point.highest = point.sum[SHEAF__CURVE_LOSS];
     const double tokens = number(line, "tokens"), rate = number(line, "tokens_per_s");
     if (tokens > 0 && rate > 0 && isfinite(tokens / rate)) {
@@ -210,6 +222,7 @@ static sheaf_status *add_evaluation(sheaf__curves *curves, const json_t *line, i
         .step = step,
         .loss = number(line, "eval_loss"),
         .accuracy = number(line, "eval_accuracy"),
+        .reward = number(line, "eval_reward"),
         .tokens = json_integer_value(tokens),
     };
     return NULL;
@@ -232,70 +245,21 @@ static sheaf_status *add_line(sheaf__curves *curves, const json_t *line, int64_t
                                     : add_odd(curves, at, "a step before the one above it");
 }
 
-/* Begin of the next reading. */
-static void note_end(sheaf__curves *curves, const sheaf__lines *lines)
+static sheaf_status *take(void *self, const json_t *value, int64_t number, const char *odd)
 {
-    const size_t size = lines->too_long ? 0 : lines->line.size;
-    curves->end = lines->offset;
-    curves->lines = lines->number;
-    curves->nlast = size < sizeof curves->last ? size : sizeof curves->last;
-    memcpy(curves->last, lines->line.at + (size - curves->nlast), curves->nlast);
+    return value == NULL ? add_odd(self, number, odd) : add_line(self, value, number);
 }
 
-static sheaf_status *read_lines(sheaf__curves *curves, sheaf__lines *lines)
+static void begin(void *self)
 {
-    for (bool more;;) {
-        json_t *value = NULL;
-        sheaf_status *st = sheaf__lines_next(&more, lines);
-        if (st != NULL || !more)
-            return st;
-        if (!lines->whole) {
-            curves->cut = true;
-            continue;
-        }
-        note_end(curves, lines);
-        if (lines->too_long) {
-            st = add_odd(curves, lines->number, "too long");
-        } else {
-            st = sheaf__json_parse_line(&value, lines->line.at, lines->line.size);
-            if (st != NULL && sheaf_status_code(st) != SHEAF_E_MEMORY) {
-                sheaf_status_free(st);
-                st = add_odd(curves, lines->number, "no JSON");
-            } else if (st == NULL) {
-                st = add_line(curves, value, lines->number);
-            }
-        }
-        json_decref(value);
-        if (st != NULL)
-            return st;
-    }
-}
-
-static void begin(sheaf__curves *curves)
-{
+    sheaf__curves *curves = self;
     sheaf__curves_release(curves);
     curves->merged = 1;
 }
 
 sheaf_status *sheaf__curves_read(sheaf__curves *curves, const char *path)
 {
-    const bool none = sheaf__path_kind(path) == SHEAF_PATH_NONE;
-    sheaf__lines *lines = none ? NULL : malloc(sizeof *lines);
-    sheaf_status *st = NULL;
-    if (!none)
-        st = lines == NULL ? sheaf__no_memory(path) : sheaf__lines_open(lines, path);
-    if (none || st != NULL || curves->end == 0 ||
-        !sheaf__lines_skip(lines, curves->lines, curves->end, curves->last, curves->nlast))
-        begin(curves);
-    curves->cut = false;
-    if (!none)
-        TRY(st, sheaf_in(read_lines(curves, lines), "%s", path));
-    if (lines != NULL)
-        sheaf__lines_close(lines);
-    free(lines);
-    if (st != NULL)
-        begin(curves); /* a line may be in them in part */
-    return st;
+    return sheaf__lines_read(&curves->at, path, &(sheaf__lines_reader){ curves, begin, take });
 }
 
 void sheaf__curves_release(sheaf__curves *curves)

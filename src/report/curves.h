@@ -6,9 +6,10 @@
 
 #include "base/base.h"
 #include "ops/device.h"
+#include "report/lines.h"
 #include "sheaf/events.h"
 
-enum { SHEAF__CURVE_POINTS = 2048, SHEAF__CURVE_ODD = 8, SHEAF__CURVE_LAST = 256 };
+enum { SHEAF__CURVE_POINTS = 2048, SHEAF__CURVE_ODD = 8 };
 
 /* The values of a point; of several ranks, times are means over the ranks, and SENT is their sum.
  */
@@ -25,10 +26,15 @@ typedef enum sheaf__curve {
     SHEAF__CURVE_SAVE,
     SHEAF__CURVE_SENT,   /* bytes */
     SHEAF__CURVE_MEMORY, /* bytes of the fullest rank */
+    SHEAF__CURVE_REWARD, /* from here on of completions with rewards alone */
+    SHEAF__CURVE_REWARD_STD,
+    SHEAF__CURVE_EVEN,   /* share of groups without spread */
+    SHEAF__CURVE_LENGTH, /* tokens of a completion */
+    SHEAF__CURVE_ENTROPY,
     SHEAF__CURVES
 } sheaf__curve;
 
-/* sheaf__curve_name - "loss", "grad_norm", ...; static. */
+/* sheaf__curve_name - "loss", "grad_norm", ..., as metrics.jsonl has them; static. */
 const char *sheaf__curve_name(sheaf__curve curve);
 
 typedef struct sheaf__curve_point {
@@ -54,7 +60,7 @@ typedef struct sheaf__curve_rank {
 
 typedef struct sheaf__curve_evaluation {
     int64_t step;
-    double loss, accuracy; /* NaN: not finite */
+    double loss, accuracy, reward; /* NaN: not finite, or none */
     int64_t tokens;
 } sheaf__curve_evaluation;
 
@@ -71,15 +77,10 @@ typedef struct sheaf__curves {
     int64_t ranks_since, ranks_steps; /* the first step of `rank`, and how many */
     char *odd[SHEAF__CURVE_ODD];      /* the first lines that no run writes: where and why */
     int64_t nodd;                     /* the number of all such lines */
-    bool cut;                         /* the last line has no end: it is being written, or was */
-    int64_t end, lines;               /* bytes and lines that were read */
-    char last[SHEAF__CURVE_LAST];     /* the end of the last of these lines */
-    size_t nlast;
+    sheaf__lines_at at;
 } sheaf__curves;
 
-/* sheaf__curves_read - of the file at `path`; a missing one has no points. Into curves that are all
- * zero, or that it has read before, to which it adds the new lines; where the lines that it has
- * read have changed, as after --resume, it begins anew. Release them also after a failure. Errors:
- * SHEAF_E_IO, SHEAF_E_MEMORY; never for the contents of the file. */
+/* sheaf__curves_read - of the file at `path`, as sheaf__lines_read(); a missing one has no points.
+ * Into curves that are all zero, or that it has read before. Release them also after a failure. */
 sheaf_status *sheaf__curves_read(sheaf__curves *curves, const char *path);
 void sheaf__curves_release(sheaf__curves *curves);

@@ -42,7 +42,7 @@ static void check_same(const sheaf__curves *a, const sheaf__curves *b)
     assert_int_equal(a->last_step, b->last_step);
     assert_int_equal(a->evaluations, b->evaluations);
     assert_int_equal(a->nodd, b->nodd);
-    assert_int_equal(a->cut, b->cut);
+    assert_int_equal(a->at.cut, b->at.cut);
     assert_int_equal(a->ranks, b->ranks);
     assert_int_equal(a->ranks_steps, b->ranks_steps);
     assert_true(a->tokens == b->tokens && a->seconds == b->seconds);
@@ -80,13 +80,13 @@ TEST(test_curves__what_came_since_is_added)
         const size_t piece = pieces[i % 8] < size - done ? pieces[i % 8] : size - done;
         append(path, text + done, piece);
         done += piece;
-        const int64_t before = curves.end;
+        const int64_t before = curves.at.end;
         check_read(&curves, path);
-        assert_true(curves.end >= before && curves.end <= (int64_t)done);
+        assert_true(curves.at.end >= before && curves.at.end <= (int64_t)done);
     }
-    assert_int_equal(curves.end, size);
+    assert_int_equal(curves.at.end, size);
     assert_int_equal(curves.steps, STEPS);
-    assert_true(curves.merged > 1 && !curves.cut);
+    assert_true(curves.merged > 1 && !curves.at.cut);
     check_read(&curves, path); /* nothing came */
     sheaf__curves_release(&curves);
     free(text);
@@ -102,7 +102,7 @@ TEST(test_curves__other_lines_are_read_anew)
     check_read(&curves, path);
     assert_int_equal(truncate(path, (off_t)size / 2 + 9), 0); /* within a line */
     check_read(&curves, path);
-    assert_true(curves.cut && curves.steps < 60);
+    assert_true(curves.at.cut && curves.steps < 60);
     put(path, text);
     check_read(&curves, path);
     put(path, again); /* longer, with other lines of the same lengths up to there */

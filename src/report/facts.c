@@ -90,6 +90,14 @@ static void put_list(sheaf_json_writer *j, const char *key, const sheaf__curves 
     sheaf__json_close(j, ']');
 }
 
+static bool has(const sheaf__curves *curves, sheaf__curve curve)
+{
+    for (int64_t i = 0; i < curves->points; i++)
+        if (curves->point[i].count[curve] > 0)
+            return true;
+    return false;
+}
+
 static void put_points(sheaf_json_writer *j, const sheaf__curves *curves)
 {
     sheaf__json_put(j, "points:{ step:[");
@@ -97,6 +105,8 @@ static void put_points(sheaf_json_writer *j, const sheaf__curves *curves)
         sheaf__json_put_int(j, NULL, curves->point[i].step);
     sheaf__json_close(j, ']');
     for (int c = 0; c < SHEAF__CURVES; c++) {
+        if (c >= SHEAF__CURVE_REWARD && !has(curves, (sheaf__curve)c))
+            continue;
         sheaf__json_open(j, sheaf__curve_name((sheaf__curve)c), '[');
         for (int64_t i = 0; i < curves->points; i++)
             put_number(j, NULL, sheaf__curve_at(&curves->point[i], (sheaf__curve)c));
@@ -126,7 +136,32 @@ static void put_evaluations(sheaf_json_writer *j, const sheaf__curves *curves)
     sheaf__json_put(j, "] tokens:[");
     for (int64_t i = 0; i < n; i++)
         sheaf__json_put_int(j, NULL, e[i].tokens);
+    sheaf__json_put(j, "] reward:[");
+    for (int64_t i = 0; i < n; i++)
+        put_number(j, NULL, e[i].reward);
     sheaf__json_put(j, "] }");
+}
+
+static void put_sample(sheaf_json_writer *j, const char *of, const sheaf__sample *sample)
+{
+    sheaf__json_put(j, "{ of:s step:d", of, sample->step);
+    put_number(j, "reward", sample->reward);
+    sheaf__json_put(j, "truncated:b prompt:s text:s }", sample->truncated, sample->prompt,
+                    sample->text);
+}
+
+static void put_samples(sheaf_json_writer *j, const sheaf__samples *samples)
+{
+    sheaf__json_open(j, "samples", '[');
+    if (samples->best.step > 0)
+        put_sample(j, "best", &samples->best);
+    if (samples->worst.reward < samples->best.reward)
+        put_sample(j, "worst", &samples->worst);
+    for (int i = 0; i < samples->kept; i++)
+        put_sample(j, "step", &samples->over[i]);
+    if (samples->kept > 0 && samples->newest.step > samples->over[samples->kept - 1].step)
+        put_sample(j, "step", &samples->newest);
+    sheaf__json_close(j, ']');
 }
 
 static void put_rank(sheaf_json_writer *j, const sheaf__curve_rank *rank, int ranks)
@@ -263,7 +298,7 @@ static void put_odd(facts *f, const sheaf__curves *curves, bool running)
     if (curves->nodd > SHEAF__CURVE_ODD)
         add_odd(f, "metrics.jsonl: %" PRId64 " more lines are left out",
                 curves->nodd - SHEAF__CURVE_ODD);
-    if (curves->cut && !running)
+    if (curves->at.cut && !running)
         add_odd(f, "metrics.jsonl: its last line is cut off: left out");
     sheaf__json_open(f->json, "odd", '[');
     for (int i = 0; i < f->nodd; i++)
@@ -271,8 +306,9 @@ static void put_odd(facts *f, const sheaf__curves *curves, bool running)
     sheaf__json_close(f->json, ']');
 }
 
-static sheaf_status *put_run(facts *f, const sheaf__curves *curves)
+static sheaf_status *put_run(facts *f, const sheaf__report_run *run)
 {
+    const sheaf__curves *curves = &run->curves;
     sheaf_json_writer *j = f->json;
     int64_t steps = 0;
     const bool running = sheaf__checkpoints_busy(f->path);
@@ -289,6 +325,7 @@ static sheaf_status *put_run(facts *f, const sheaf__curves *curves)
     sheaf__json_put(j, "skipped:d merged:d", curves->skipped, curves->merged);
     put_points(j, curves);
     put_evaluations(j, curves);
+    put_samples(j, &run->samples);
     put_ranks(j, curves);
     put_odd(f, curves, running);
     sheaf__json_close(j, '}');
@@ -304,7 +341,7 @@ static bool is_run(const char *path)
     return false;
 }
 
-sheaf_status *sheaf__report_facts(sheaf_json_writer *json, sheaf__curves *curves, const char *path,
+sheaf_status *sheaf__report_facts(sheaf_json_writer *json, sheaf__report_run *run, const char *path,
                                   const sheaf_events *events)
 {
     facts f = { .json = json, .path = path, .events = events };
@@ -320,9 +357,17 @@ sheaf_status *sheaf__report_facts(sheaf_json_writer *json, sheaf__curves *curves
                               "sheaf info says what is there");
     }
     sheaf_status *st =
-        only_odd(&f, sheaf__curves_read(curves, sheaf__path_in(file, path, "metrics.jsonl")));
-    TRY(st, put_run(&f, curves));
+        only_odd(&f, sheaf__curves_read(&run->curves, sheaf__path_in(file, path, "metrics.jsonl")));
+    TRY(st, only_odd(&f, sheaf__samples_read(&run->samples,
+                                             sheaf__path_in(file, path, "rollouts.jsonl"))));
+    TRY(st, put_run(&f, run));
     for (int i = 0; i < f.nodd; i++)
         free(f.odd[i]);
     return st;
+}
+
+void sheaf__report_run_release(sheaf__report_run *run)
+{
+    sheaf__curves_release(&run->curves);
+    sheaf__samples_release(&run->samples);
 }

@@ -33,10 +33,13 @@ static const struct {
       "{'step': 1, 'loss': 1, 'ranks': [{'compute': 1, 'sent': 8}, {'wait': 2}]}\n"
       "{'step': 1, 'eval_loss': 1.5, 'eval_accuracy': 0.25, 'eval_tokens': 7}\n",
       NULL, NULL,
-      "'evaluations': {'step': [1], 'loss': [1.5], 'accuracy': [0.25], 'tokens': [7]}, 'kinds': ['"
+      "'evaluations': {'step': [1], 'loss': [1.5], 'accuracy': [0.25], 'tokens': [7]*'samples': [], 'kinds': ['"
       "*'ranks_since': 1, 'ranks_steps': 1, 'ranks': [{'compute': 1, 'wait': 0*'sent': 8*{'compute': "
       "0, 'wait': 2",
       "" },
+    { "rewards",
+      "{'step': 1, 'loss': 1, 'reward': 0.5, 'entropy': 2}\n{'step': 1, 'eval_loss': -1, 'eval_reward': 1}\n",
+      NULL, NULL, "'reward': [0.5]*'entropy': [2]*'evaluations'*'reward': [1]", "" },
     { "settings alone", NULL, NULL, "lr: 1\n",
       "'settings': [['lr', '1']]*'last_step': 0*'step': []", "" },
     { "texts and words of other kinds", "{'step': 1, 'loss': 1, 'lr': 'x'}\n",
@@ -75,12 +78,12 @@ static char *facts_of(const char *path, sheaf_text *warned)
 {
     const sheaf_events events = { .emit = hear, .context = warned };
     sheaf_json_writer j = { .compact = false };
-    sheaf__curves curves = { 0 };
+    sheaf__report_run run = { 0 };
     char *json;
     sheaf__json_open(&j, NULL, '[');
-    CHECK_OK(sheaf__report_facts(&j, &curves, path, &events));
+    CHECK_OK(sheaf__report_facts(&j, &run, path, &events));
     sheaf__json_close(&j, ']');
-    sheaf__curves_release(&curves);
+    sheaf__report_run_release(&run);
     CHECK_OK(sheaf__text_take(&json, &j.text));
     return json;
 }
@@ -109,12 +112,12 @@ TEST(test_facts__are_what_the_files_say)
 TEST(test_facts__need_a_run)
 {
     sheaf_json_writer j = { 0 };
-    sheaf__curves curves = { 0 };
+    sheaf__report_run run = { 0 };
     const sheaf_events silent = { 0 };
     assert_int_equal(mkdir(at("empty"), 0700), 0);
-    CHECK_FAILS(sheaf__report_facts(&j, &curves, at("empty"), &silent), SHEAF_E_ARG,
+    CHECK_FAILS(sheaf__report_facts(&j, &run, at("empty"), &silent), SHEAF_E_ARG,
                 "without metrics.jsonl");
-    CHECK_FAILS(sheaf__report_facts(&j, &curves, at("nowhere"), &silent), SHEAF_E_ARG,
+    CHECK_FAILS(sheaf__report_facts(&j, &run, at("nowhere"), &silent), SHEAF_E_ARG,
                 "the folder of a run");
 }
 

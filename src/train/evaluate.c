@@ -48,16 +48,14 @@ static sheaf_status *take_logits(void *self, int64_t row0, const int32_t *row, i
     return st;
 }
 
-/* All ranks must agree: one of them may see the request first. */
-static sheaf_status *asked_to_stop(const course *c)
+sheaf_status *sheaf__evaluate_stopped(const sheaf__context *c, const atomic_int *stop)
 {
-    const atomic_int *stop = c->options->stop;
     sheaf_status *st = NULL;
     if (stop == NULL)
         return NULL;
     if (atomic_load(stop) != 0)
         st = sheaf_found(sheaf_fail(SHEAF_E_STOPPED, "eval"), "a request to stop");
-    return sheaf__agree_groups(c->model->context, st);
+    return sheaf__agree_groups(c, st);
 }
 
 /* A loss that is not finite is the result; its origin is reported once. With layers placed over
@@ -157,7 +155,7 @@ static sheaf_status *run_course(course *c)
     sheaf_status *st = NULL;
     for (int64_t round = 0; round < c->rounds && st == NULL; round++) {
         const int64_t micro = c->own.begin + round, done = (round + 1) * c->groups * c->batch;
-        st = asked_to_stop(c);
+        st = sheaf__evaluate_stopped(c->model->context, c->options->stop);
         if (st == NULL && micro < c->own.end)
             st = run_micro(c, micro);
         sheaf_emit(c->options->events,

@@ -42,3 +42,6 @@ sheaf_status *sheaf__evaluate(sheaf__evaluation *out, sheaf__model *model, const
  *   how   row, rows, micro_batch, stop and events are read */
 sheaf_status *sheaf__evaluate_scores(double *out, sheaf__model *model, const sheaf_data *data,
                                      const sheaf__evaluate_options *how);
+/* sheaf__evaluate_stopped - SHEAF_E_STOPPED where *stop is not 0 on any rank, on all: one of them
+ * may see the request first. stop NULL: none. Collective. */
+sheaf_status *sheaf__evaluate_stopped(const sheaf__context *context, const atomic_int *stop);

@@ -347,21 +347,22 @@ double sheaf__groups_weigh(double *weight, sheaf__group_sums *sums, const sheaf_
     return share * loss;
 }
 
-int sheaf__groups_values(sheaf_event_value out[SHEAF_EVENT_VALUES], const sheaf__group_sums *s)
+int sheaf__groups_values(sheaf_event_value out[SHEAF_EVENT_VALUES], const sheaf__group_sums *s,
+                         bool evaluated)
 {
     const double tokens = s->tokens > 0 ? s->tokens : 1, rows = s->rows > 0 ? s->rows : 1;
     const sheaf_event_value all[] = {
         { "reward", s->reward },
         { "reward_std", s->spread },
-        { "frac_reward_zero_std", s->even },
         { "completions/mean_length", s->tokens / rows },
         { "completions/clipped_ratio", 1 - s->ended / rows },
+        { "frac_reward_zero_std", s->even },
         { "entropy", -s->lp / tokens },
         { "clip_ratio/region_mean", s->clipped / tokens },
         { "kl", s->kl / tokens },
     };
-    enum { ALL = sizeof all / sizeof *all };
+    enum { ALL = sizeof all / sizeof *all, OF_ANSWERS = 4 };
     _Static_assert((int)ALL <= (int)SHEAF_EVENT_VALUES, "room for them");
     memcpy(out, all, sizeof all);
-    return ALL;
+    return evaluated ? OF_ANSWERS : ALL;
 }

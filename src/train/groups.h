@@ -88,5 +88,7 @@ double sheaf__groups_weigh(double *weight, sheaf__group_sums *sums, const sheaf_
 /* sheaf__groups_rewards - mean and deviation of a batch's rewards, and groups without spread. */
 void sheaf__groups_rewards(sheaf__group_sums *sums, const double *reward, const int64_t *group,
                            int64_t n);
-/* sheaf__groups_values - by TRL's names, for an event; returns how many. */
-int sheaf__groups_values(sheaf_event_value out[SHEAF_EVENT_VALUES], const sheaf__group_sums *sums);
+/* sheaf__groups_values - by TRL's names, for an event; returns how many.
+ *   evaluated  each prompt was answered once: only what that says */
+int sheaf__groups_values(sheaf_event_value out[SHEAF_EVENT_VALUES], const sheaf__group_sums *sums,
+                         bool evaluated);

@@ -73,7 +73,9 @@ static void report_evaluation(sheaf__run *r, const sheaf__evaluation *found,
     out->eval_loss = found->loss;
     out->eval_tokens = found->tokens;
     out->eval_pairs = sheaf__objective_prefers(&r->job.objective);
-    out->eval_accuracy = found->tokens == 0 ? 0 : (double)found->correct / (double)found->tokens;
+    out->eval_accuracy = r->job.sampler != NULL ? NAN
+                         : found->tokens == 0   ? 0
+                                                : (double)found->correct / (double)found->tokens;
     sheaf_event event = { .kind = SHEAF_EVENT_EVALUATION,
                           .evaluation = { .step = done,
                                           .steps = r->options->steps,
@@ -92,6 +94,18 @@ typedef struct verdict {
     bool best;    /* this step is the best so far */
     bool stopped; /* interrupted by a stop, on all ranks */
 } verdict;
+
+static sheaf_status *evaluate_rewards(sheaf__evaluation *out, sheaf__pair_sums *sums,
+                                      const sheaf__run *r, const sheaf__rank *rank, int64_t done,
+                                      const sheaf__evaluate_options *how)
+{
+    const sheaf__subset *eval = &r->job.eval;
+    return sheaf__batch_evaluate(
+        out, &sums->group, sheaf__stepper_batch(rank->stepper), r->job.sampler,
+        &(sheaf__sampler_batch){
+            .set = eval->data != r->job.train.data, .step = done, .judge = rank->judge },
+        eval, how);
+}
 
 /* evals: gets the result. */
 static sheaf_status *evaluate(verdict *out, sheaf__run *r, const sheaf__rank *rank,
@@ -112,7 +126,8 @@ static sheaf_status *evaluate(verdict *out, sheaf__run *r, const sheaf__rank *ra
                                           .stop = &r->interrupt,
                                           .events = first ? &events : NULL };
     sheaf_status *st =
-        sheaf__objective_prefers(&r->job.objective)
+        r->job.sampler != NULL ? evaluate_rewards(&found, &sums, r, rank, done, &how)
+        : sheaf__objective_prefers(&r->job.objective)
             ? sheaf__pairs_evaluate(&found, &sums, rank->model, eval, &r->job.objective, r->options,
                                     rank->reference[1].row, &how)
             : sheaf__evaluate(&found, rank->model, eval->data, &how);

@@ -427,7 +427,7 @@ int sheaf__pairs_values(sheaf_event_value out[SHEAF_EVENT_VALUES], const sheaf__
     const bool both = s->count[0] > 0 && s->count[1] > 0;
     int n = 0;
     if (s->group.rows > 0)
-        return sheaf__groups_values(out, &s->group);
+        return sheaf__groups_values(out, &s->group, evaluated);
     if (o->scores && s->samples > 0)
         return score_values(out, s) - evaluated;
     for (int k = 0; k < 2; k++)

@@ -193,24 +193,29 @@ static sheaf_status *find_old(sheaf__batch *b, sheaf__pairs *p, int64_t number, 
     return sheaf__agree_groups(c, st);
 }
 
-/* Are the rows those of a batch, and none longer than there is room for? */
+/* Is no row longer than there is room for? */
 static sheaf_status *check_drawn(const sheaf__batch *b, const sheaf_data *data, int64_t number)
 {
-    const int64_t rows = sheaf_data_rows(data);
-    for (int64_t i = 0; i < rows && i < b->micros * b->n; i++) {
+    for (int64_t i = 0; i < sheaf_data_rows(data); i++) {
         const int64_t used = sheaf_data_used(data, &i, 1);
         if (used > b->stride)
             return bad_line(b, number, i, "tokens of a prompt and a completion, at most", b->stride,
                             used);
     }
-    return rows == b->micros * b->n
-               ? NULL
-               : bad_line(b, number, 0, "a completion on each line of its batch", b->micros * b->n,
-                          rows);
+    return NULL;
+}
+
+/* The rows of lines, completions of what->prompt of `prompts`. */
+static sheaf_status *rows_of(sheaf_data **out, const sheaf__batch *b, const char *text,
+                             const sheaf_data *prompts, const sheaf__sampler_batch *what)
+{
+    return sheaf_data_rollouts(out, &b->model->schema->config, text, strlen(text), prompts,
+                               what->prompt, what->count, what->each);
 }
 
 sheaf_status *sheaf__batch_draw(sheaf_data **out, sheaf__batch *b, const sheaf__sampler *sampler,
-                                const sheaf__sampler_batch *what, int64_t number)
+                                const sheaf_data *prompts, const sheaf__sampler_batch *what,
+                                int64_t number)
 {
     const sheaf__context *c = b->model->context;
     char *text = NULL;
@@ -222,12 +227,77 @@ sheaf_status *sheaf__batch_draw(sheaf_data **out, sheaf__batch *b, const sheaf__
             st = sheaf__rollout_log_add(b->log, text, strlen(text));
         st = share(&text, c, st);
     }
-    TRY(st, sheaf_data_rollouts(out, &b->model->schema->config, text, strlen(text)));
+    TRY(st, sheaf_in(rows_of(out, b, text, prompts, what), "rollouts.jsonl: line %" PRId64,
+                     number * b->micros * b->n + 1));
     free(text);
     if (st == NULL && (st = check_drawn(b, *out, number)) != NULL) {
         sheaf_data_close(*out);
         *out = NULL;
     }
+    return st;
+}
+
+/* ---- evaluations ---- */
+
+/* Of the completions of some prompts, sampled as `what` says. */
+static sheaf_status *answer_some(double *reward, sheaf__group_sums *sums, const sheaf__batch *b,
+                                 const sheaf__sampler *sampler, const sheaf_data *prompts,
+                                 const sheaf__sampler_batch *what)
+{
+    sheaf_data *said = NULL;
+    char *text = NULL;
+    sheaf_status *st =
+        share(&text, b->model->context, sampler->sample(sampler->self, &text, b->model, what));
+    TRY(st, rows_of(&said, b, text, prompts, what));
+    for (int64_t i = 0; i < what->count && st == NULL; i++) {
+        const sheaf_data_rollout of = sheaf_data_rollout_of(said, i);
+        reward[i] = of.reward;
+        sums->ended += of.ended;
+        sums->tokens += (double)sheaf_data_labels(said, &i, 1);
+    }
+    sheaf_data_close(said);
+    free(text);
+    return st;
+}
+
+sheaf_status *sheaf__batch_evaluate(sheaf__evaluation *out, sheaf__group_sums *sums,
+                                    const sheaf__batch *b, const sheaf__sampler *sampler,
+                                    const sheaf__sampler_batch *what, const sheaf__subset *eval,
+                                    const sheaf__evaluate_options *how)
+{
+    const sheaf__context *c = b->model->context;
+    const int64_t n = sheaf__subset_rows(eval), most = b->micros * b->n;
+    int64_t *row = malloc((size_t)n * sizeof *row);
+    double *reward = malloc((size_t)n * sizeof *reward);
+    sheaf__sampler_batch some = *what;
+    some.each = 1;
+    some.greedy = true;
+    *sums = (sheaf__group_sums){ .rows = (double)n };
+    sheaf_status *st = sheaf__agree_groups(
+        c, row == NULL || reward == NULL ? sheaf__no_memory("prompts of evaluations") : NULL);
+    for (int64_t i = 0; i < n && st == NULL; i++)
+        row[i] = eval->row == NULL ? i : eval->row[i];
+    for (int64_t at = 0; at < n && st == NULL; at += some.count) {
+        some.prompt = row + at;
+        some.first = some.group = at;
+        some.count = n - at < most ? n - at : most;
+        st = sheaf__evaluate_stopped(c, how->stop);
+        TRY(st, answer_some(reward + at, sums, b, sampler, eval->data, &some));
+        sheaf_emit(how->events, &(sheaf_event){ .kind = SHEAF_EVENT_PROGRESS,
+                                                .text = "prompts",
+                                                .done = at + some.count,
+                                                .total = n });
+    }
+    for (int64_t i = 0; i < n && st == NULL; i++)
+        row[i] = i; /* each prompt is a group */
+    bool any = false;
+    for (int64_t i = 0; i < n && st == NULL; i++)
+        any = any || !isnan(reward[i]);
+    if (st == NULL)
+        sheaf__groups_rewards(sums, reward, row, n);
+    *out = (sheaf__evaluation){ .loss = any ? -sums->reward : NAN, .tokens = n };
+    free(row);
+    free(reward);
     return st;
 }
 

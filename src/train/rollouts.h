@@ -39,11 +39,18 @@ sheaf_status *sheaf__batch_open(sheaf__batch *out, sheaf__model *model,
 void sheaf__batch_release(sheaf__batch *batch);
 /* sheaf__batch_refer - the model as it is now becomes the reference. */
 void sheaf__batch_refer(sheaf__batch *batch);
-/* sheaf__batch_draw - completions of batch `number` as rows: of the log, or else sampled, and put
- * there. Collective. */
+/* sheaf__batch_draw - completions of batch `number` as rows, of `prompts`, whose pictures they
+ * read: of the log, or else sampled, and put there. Collective. */
 sheaf_status *sheaf__batch_draw(sheaf_data **out, sheaf__batch *batch,
-                                const sheaf__sampler *sampler, const sheaf__sampler_batch *what,
-                                int64_t number);
+                                const sheaf__sampler *sampler, const sheaf_data *prompts,
+                                const sheaf__sampler_batch *what, int64_t number);
+/* sheaf__batch_evaluate - the rewards of the most probable answers to the prompts of `eval`. The
+ * loss is less their mean: NaN where none has one; tokens: how many prompts. Collective. what  set,
+ * step, judge how   stop and events are read */
+sheaf_status *sheaf__batch_evaluate(sheaf__evaluation *out, sheaf__group_sums *sums,
+                                    const sheaf__batch *batch, const sheaf__sampler *sampler,
+                                    const sheaf__sampler_batch *what, const sheaf__subset *eval,
+                                    const sheaf__evaluate_options *how);
 /* sheaf__batch_begin - batch `number`: `row` has the data's rows of all micro-batches; NULL: of a
  * plan. own: micro-batches [begin, end) of each group of ranks. Collective. */
 sheaf_status *sheaf__batch_begin(sheaf__batch *batch, sheaf__pairs *pairs, int64_t number,

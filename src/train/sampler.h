@@ -18,6 +18,8 @@ typedef struct sheaf__judge {
 
 /* The completions of a batch: `count` prompts, `each` times. */
 typedef struct sheaf__sampler_batch {
+    int set;               /* of those that were opened: 1: that of evaluations */
+    bool greedy;           /* the most probable tokens, in place of drawn ones */
     const int64_t *prompt; /* [count] their rows */
     int64_t count, each;
     int64_t first;              /* number of the first completion in the run */
@@ -30,9 +32,10 @@ typedef struct sheaf__sampler {
     void *self;
     int judges;
     sheaf__judge judge[SHEAF__MOST_JUDGES]; /* once it is open */
-    /* Reads the prompts, as rows without labels; *bytes: memory that the sampler holds beside them.
-     * A plan may have none: then *out stays as it is. It may be opened again. */
-    sheaf_status *(*open)(void *self, sheaf_data **out, int64_t *bytes,
+    /* Reads the prompts, as rows without labels: those to train on, and those of `eval-data`;
+     * *bytes: memory that the sampler holds beside them. Of what is not given, in a plan also of
+     * the first, out[] stays as it is. It may be opened again. */
+    sheaf_status *(*open)(void *self, sheaf_data *out[2], int64_t *bytes,
                           const sheaf_train_options *options, const sheaf_config *config,
                           const sheaf_events *events);
     /* Collective, by all ranks of all groups; the first has *text (malloc'd), a line for each

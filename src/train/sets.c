@@ -93,6 +93,8 @@ static sheaf_status *split(sheaf__sets *s, const sheaf_train_options *o)
     qsort(s->held + out, (size_t)(n - out), sizeof *s->held, ascending);
     s->eval = (sheaf__subset){ s->data, s->held, out };
     s->train = (sheaf__subset){ s->data, s->held + out, n - out };
+    if (sheaf__sets_samples(o)) /* prompts have none */
+        return NULL;
     if (!learns(s->data, s->held, out))
         return too_few("no label among the rows held out", n);
     return learns(s->data, s->held + out, n - out)
@@ -214,7 +216,8 @@ sheaf_status *sheaf__objective_check(const sheaf__objective *objective,
     sheaf_status *st = sheaf__offloads(&offloads, o->offload);
     if (st != NULL)
         return st;
-    const bool away = (offloads & ~(unsigned)SHEAF__OFFLOADS_MOMENTS) != 0;
+    const bool away = (offloads & ~(unsigned)SHEAF__OFFLOADS_MOMENTS) != 0,
+               given = objective->grouped && !sheaf__sets_samples(o);
     const struct {
         const char *flag, *why;
         bool given;
@@ -228,9 +231,10 @@ sheaf_status *sheaf__objective_check(const sheaf__objective *objective,
           o->loss_on == SHEAF_LOSS_LAST && !objective->judged },
         { "`on-long cut`", "a completion has its reward as a whole",
           o->on_long == SHEAF_LONG_CUT && objective->grouped },
-        { "`eval-data`", "an evaluation has no rewards",
-          sheaf__is_given(o->eval_data) && objective->grouped },
-        { "`eval-split`", "an evaluation has no rewards", o->eval_split > 0 && objective->grouped },
+        { "`eval-data`", "an evaluation has no rewards, but those of `reward`",
+          sheaf__is_given(o->eval_data) && given },
+        { "`eval-split`", "an evaluation has no rewards, but those of `reward`",
+          o->eval_split > 0 && given },
         { "`group-by-length`", "groups of completions stay together",
           o->by_length && objective->grouped },
         { "`add-tokens`", "a reward model has no head for them",
@@ -415,8 +419,12 @@ sheaf_status *sheaf__sets_sample(sheaf__sets *s, sheaf_train_options *o, const s
                          "%" PRId64, each);
     if (st != NULL || sampler == NULL)
         return st;
-    st = sampler->open(sampler->self, &s->data, &s->sampler, o, config, events);
-    s->train.data = s->data;
+    sheaf_data *opened[2] = { NULL, NULL };
+    st = sampler->open(sampler->self, opened, &s->sampler, o, config, events);
+    s->train.data = s->data = opened[0];
+    s->eval.data = s->eval_data = opened[1];
+    if (st == NULL && s->data != NULL && o->eval_split > 0)
+        st = split(s, o);
     if (st != NULL || s->data == NULL)
         return st;
     const sheaf_train_options was = *o;
@@ -428,8 +436,11 @@ sheaf_status *sheaf__sets_sample(sheaf__sets *s, sheaf_train_options *o, const s
 
 int64_t sheaf__sets_seq(const sheaf__sets *s, const sheaf_train_options *o)
 {
-    return sheaf__subset_longest(&s->train) +
-           (sheaf__sets_samples(o) ? o->objective.group.max_new : 0);
+    const int64_t longest = sheaf__subset_longest(&s->train),
+                  judged = s->eval.data == NULL ? 0 : sheaf__subset_longest(&s->eval);
+    return !sheaf__sets_samples(o)
+               ? longest
+               : (longest > judged ? longest : judged) + o->objective.group.max_new;
 }
 
 void sheaf__sets_close(sheaf__sets *s)

@@ -215,9 +215,9 @@ static sheaf_status *three_prompts(void *self, sheaf_data **out, int64_t *bytes,
                                    const sheaf_events *events)
 {
     static const int32_t id[] = { 5 };
-    (void)self, (void)o, (void)events;
-    return sheaf_data_prompts(out, of, (const int32_t *const[]){ id, id, id },
-                              (const int64_t[]){ 1, 1, 1 }, NULL, 3, NULL);
+    static const sheaf_data_prompt one = { .ids = id, .n = 1 };
+    (void)self, (void)o, (void)events, (void)bytes;
+    return sheaf_data_prompts(&out[0], of, (sheaf_data_prompt[]){ one, one, one }, 3, NULL, NULL);
 }
 
 /* 4 completions of each of 3 prompts, and 2 steps learn from each. */

@@ -547,7 +547,7 @@ static sheaf_status *draw(sheaf__stepper *s, int64_t number)
     for (int64_t i = 0; i < rows / each && st == NULL; i++)
         prompt[i] = sheaf__subset_row(&s->subset, number * (rows / each) + i, s->run->seed,
                                       s->run->shuffle);
-    TRY(st, sheaf__batch_draw(&drawn, &s->batch, s->options.sampler,
+    TRY(st, sheaf__batch_draw(&drawn, &s->batch, s->options.sampler, s->subset.data,
                               &(sheaf__sampler_batch){
                                   .prompt = prompt,
                                   .count = rows / each,

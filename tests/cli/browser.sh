@@ -40,6 +40,7 @@ for seed in 1 2; do
     runs "run $seed" 0 . train --model "$bytes" --data "$work/sums.jsonl" --eval-data "$work/sums.jsonl" --eval-every 10 --steps 30 --micro-batch 2 --lr 0.0${seed} \
         --seed $seed --tp 2 --out "$work/run$seed"
 done
+printf '{"step":1,"reward":%s,"truncated":true,"prompt":"what is <img src=x>","text":"it is\\n<script>"}\n' 0.5 1 0 >"$work/run2/rollouts.jsonl"
 runs "their page" 0 . report "$work/run1" "$work/run2" -o "$work/report.html"
 {
     for width in 1280 390; do
@@ -52,6 +53,7 @@ runs "their page" 0 . report "$work/run1" "$work/run2" -o "$work/report.html"
     done
     echo "check both runs are on the page: document.querySelectorAll('#runs tbody tr').length === 2"
     echo "check and their curves: document.querySelectorAll('#curves svg path').length > 8"
+    echo 'check and what one of them answered: (t => t.length === 3 && t[0].startsWith("best11what is <img src=x>it is\n<script> no end") || t)([...document.querySelectorAll("#samples tbody tr")].map((e) => e.textContent))'
     echo "size 800 475"
     echo "open file://$work/report.html"
     echo "run document.getElementById('charts').scrollIntoView()"

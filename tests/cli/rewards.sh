@@ -60,6 +60,7 @@ runs "a line of the log that lost a number" 3 'rollouts.jsonl: line 3.*expected:
 
 # ---- completions that are sampled ----
 for ((i = 0; i < 6; i++)); do printf '{"prompt": "%0*d is", "completion": "e"}\n' $((2 + i)) $i; done >"$work/prompts.jsonl"
+for ((i = 0; i < 5; i++)); do printf '{"prompt": "%d and %0*d is", "completion": "e"}\n' $i $((9 - i)) $i; done >"$work/held.jsonl"
 cat >"$work/judge" <<'END'
 import json, os, sys, time
 for line in sys.stdin:
@@ -75,13 +76,15 @@ sampled() { # sampled OUT FLAG...
     rm -rf "$out"
     [[ " $* " == *" --method full "* ]] || set -- --lora-targets all-linear --lora-rank 4 "$@"
     [[ " $* " == *" --steps "* || " $* " == *" --epochs "* ]] || set -- --steps 4 "$@"
-    "$sheaf" train "$model" "$work/prompts.jsonl" --objective grpo --reward "exact;regex:[aeiou].*[aeiou];exec python3 $work/judge" --reward-weights 1,0.5,0.25 \
+    [[ " $* " == *" --eval-split "* ]] || set -- --eval-data "$work/held.jsonl" "$@"
+    "$sheaf" train "$model" "$work/prompts.jsonl" --objective grpo --reward "exact;regex:[aeiou].*[aeiou];exec python3 $work/judge" --reward-weights 1,0.5,0.25 --eval-every 2 \
         --generations 4 --max-new 10 --seed 3 --out "$out" --micro-batch 2 --accumulate 4 --lr 1e-2 --schedule constant --warmup 0 --save-every 1 "$@" \
         >"$work/said" 2>&1 || { local code=$?; cat "$work/said"; return $code; }
 }
 exact() { ! grep 'another log-probability' "$work/said"; } # what samples and what trains is one arithmetic, to the bit
-same() { equal one other && cmp "$work/one/rollouts.jsonl" "$work/other/rollouts.jsonl"; }
-for flags in "--dtype float32 --beta 0.1" "--dtype bfloat16 --temperature 0.7 --top-p 0.9 --num-iterations 2" "--quantize nf4 --method lora"; do
+evaluated() { grep eval_ "$work/$1/metrics.jsonl"; }
+same() { equal one other && cmp "$work/one/rollouts.jsonl" "$work/other/rollouts.jsonl" && test "$(evaluated one)" = "$(evaluated other)"; }
+for flags in "--dtype float32 --beta 0.1 --eval-split 0.3" "--dtype bfloat16 --temperature 0.7 --top-p 0.9 --num-iterations 2" "--quantize nf4 --method lora"; do
     # shellcheck disable=SC2086
     check "sampled, $flags" sampled one $flags
     check "every ratio is 1, $flags" exact
@@ -93,6 +96,20 @@ for flags in "--dtype float32 --beta 0.1" "--dtype bfloat16 --temperature 0.7 --
     done
 done
 check "without a stop" sampled one
+cat >"$work/means" <<'END'
+import json, re, sys  # the last evaluation is the mean reward of what generate answers to its prompts, greedily
+said = [one["text"] for one in json.load(open(sys.argv[1]))["results"]]
+rewards = [(t == "e") + 0.5 * bool(re.search("[aeiou].*[aeiou]", t)) + (0 if t == "" else 0.25 * (t.count("e") - len(t) / 10)) for t in said]
+found = [json.loads(line) for line in open(sys.argv[2] + "/metrics.jsonl") if "eval_" in line]
+last, best = found[-1], json.load(open(sys.argv[2] + "/best.json"))
+assert best["eval_loss"] == -max(one["eval_reward"] for one in found), (found, best)
+assert len(said) == last["eval_tokens"] == 5 and last["step"] == 4, last
+assert abs(sum(rewards) / 5 - last["eval_reward"]) < 1e-12 and last["eval_loss"] == -last["eval_reward"], (rewards, last)
+assert last["eval_completions/mean_length"] <= 10 and last["eval_accuracy"] is None and "eval_frac_reward_zero_std" not in last, last
+END
+held_out() { "$sheaf" generate "$model" --data "$work/held.jsonl" --adapter "$work/one/adapter" --max-new 10 --greedy --json >"$work/greedy" 2>/dev/null && python3 "$work/means" "$work/greedy" "$work/one"; }
+check "evaluations are mean rewards of greedy answers, the best has most" held_out
+runs "a report of them" 0 '"reward": \[.*"entropy": \[.*"evaluations": .*"reward": \[-?[0-9.e-]+, -?[0-9.e-]+\].*"samples": \[\{"of": "best", "step": [1-4], "reward": [0-9.e-]+, "truncated": [a-z]+, "prompt": "0+[0-5] is", "text": ".*"of": "worst".*"of": "step", "step": 1,.*"step": 4,' report "$work/one" --json
 killed() { # until a batch is there whose step may not be over
     local child n
     rm -rf "$work/other"
@@ -207,7 +224,8 @@ with open(sys.argv[2], "w") as out:
         text = bytes(i for i in r["prompt_ids"] if i < 256).decode()
         own = r["text"] or "?"
         said = text.split("user\n")[-1].split("\n")[0].removesuffix("<|im_end|>")
-        json.dump({"messages": [{"role": "user", "content": said}, {"role": "assistant", "content": own}]} if "user\n" in text else {"prompt": text, "completion": own}, out)
+        told = [{"role": "developer", "content": "Q."}] if "system\nQ." in text else []
+        json.dump({"messages": told + [{"role": "user", "content": said}, {"role": "assistant", "content": own}]} if "user\n" in text else {"prompt": text, "completion": own}, out)
         out.write("\n")
 END
     "$sheaf" eval "$work/$2" "$work/answers.jsonl" 2>/dev/null >"$work/scores" && python3 - "$work/$1/rollouts.jsonl" "$work/scores" <<'END'
@@ -230,6 +248,9 @@ for of in "prompts rm" "questions chat --template chatml"; do
         check "the same bytes: $of, $way" same
     done
 done
+sed 's/\[{"role": "user"/[{"role": "developer", "content": "Q."}, {"role": "user"/' "$work/questions.jsonl" | head -n 2 >"$work/instructed.jsonl"
+check "judged: a role that the model's template calls otherwise" judged one "$work/instructed.jsonl" "$work/chat" --template chatml
+check "which the judge sees as the record names it" eval 'scored one chat && grep -q developer "$work/answers.jsonl"'
 check "of all weights, merged, beside others" judged one "$work/prompts.jsonl" "exact; $work/rm/adapter ;$work/merged" --reward-weights 1,0.5,0.5 --dtype bfloat16
 check "in another order" judged other "$work/prompts.jsonl" "$work/merged;exact;$work/rm/adapter" --reward-weights 0.5,1,0.5 --dtype bfloat16
 check "the same bytes" same
@@ -250,6 +271,68 @@ runs "no model" '2|3' '--reward ' "${online[@]}" --generations 2 --reward "$work
 printf '{"tokens": [1, 2, 3]}\n' >"$work/ids.jsonl"
 runs "prompts that it cannot read" 3 '--reward .*rm.*expected: texts.*found: +token ids' train "$model" "$work/ids.jsonl" "${online[@]:3}" --generations 2 --reward "$work/rm"
 absent "nothing is written" "$work/no"
+
+cp -r "$work/merged" "$work/few"
+sed 's/"max_position_embeddings": *[0-9]*/"max_position_embeddings": 12/' -i "$work/few/config.json"
+steps=1 check "a judge of few positions" judged one "$work/prompts.jsonl" "$work/few"
+check "is warned of" grep -E "warning: .*few: [0-9]+ positions are more than the model's max_position_embeddings of 12" "$work/said"
+
+# ---- pictures ----
+for name in adam7_rgb8.png 420.jpg rgb8.png; do cp "$SHEAF_SOURCE_ROOT/tests/data/images/$name" "$work/"; done
+cat >"$work/shown.jsonl" <<'END'
+{"images": ["420.jpg"], "messages": [{"role": "user", "content": "What?"}, {"role": "assistant", "content": "Noise."}]}
+{"images": ["rgb8.png"], "messages": [{"role": "user", "content": "What?"}, {"role": "assistant", "content": "e"}]}
+{"images": ["adam7_rgb8.png"], "messages": [{"role": "user", "content": "Hm?"}, {"role": "assistant", "content": "e"}]}
+{"messages": [{"role": "user", "content": "Without one?"}, {"role": "assistant", "content": "e"}]}
+END
+sed -E -e '1s/\{/{"sheaf_tokenizer": "bytes",/' -e 's/"vocab_size": *[0-9]+/"vocab_size": 350/' -e 's/"max_position_embeddings": *[0-9]+/"max_position_embeddings": 2048/' \
+    -e 's/"((vision_start|vision_end|image|video)_token_id": *)/"\13/' "$SHEAF_SOURCE_ROOT/tests/data/successors/qwen2_5_vl/hf/config.json" >"$work/qwen2_5_vl-tiny"
+cat >"$work/looks" <<'END'
+import json, os, sys
+for line in sys.stdin:
+    r = json.loads(line)
+    assert ("images" in r) == (r["prompt"] != "Without one?") and all(os.path.exists(p) for p in r.get("images", [])), r
+    print(sum(map(ord, r["completion"])) % 7)
+END
+shown() { # shown OUT FLAG...
+    local out=$work/$1 given=shown.jsonl
+    shift
+    rm -rf "$out"
+    [[ $spec != cogagent* ]] || given=seen.jsonl # each row needs a picture
+    "$sheaf" train "$work/$spec.model" "$work/$given" --eval-data "$work/$given" --objective grpo --reward "exec python3 $work/looks" --generations 4 --max-new 6 --seed 3 \
+        --out "$out" --micro-batch 2 --accumulate 4 --lr 1e-2 --schedule constant --warmup 0 --lora-rank 4 --steps "${steps:-3}" "$@" >"$work/said" 2>&1 || { local code=$?; cat "$work/said"; return $code; }
+    ! grep 'nothing was trained' "$work/said"
+}
+head -n 3 "$work/shown.jsonl" >"$work/seen.jsonl"
+specs="cogvlm-tiny minicpmv-tiny $work/qwen2_5_vl-tiny"
+[ -z "${SHEAF_SOAK:-}" ] || specs+=" cogagent-tiny omnilmm-tiny minicpmv-2.5-tiny minicpmv-2.0-tiny minicpmv-4.5-tiny cogvlm2-tiny glm4v-tiny"
+dtypes=float32
+[ -z "${SHEAF_SOAK:-}" ] || dtypes="float32 bfloat16 float16"
+for of in $specs; do
+    spec=${of##*/}
+    check "$spec" "$sheaf" init "$of" "$work/$spec.model" --seed 1 --quiet
+    for dtype in $dtypes; do
+        check "$spec: prompts with pictures, $dtype" shown one --dtype $dtype
+        check "$spec: every ratio is 1, $dtype" exact
+        for way in "--tp 2 --threads 2" "--dp 2"; do
+            # shellcheck disable=SC2086
+            check "$spec, $dtype, $way" shown other --dtype $dtype $way
+            check "$spec, the same bytes, $dtype, $way" same
+            check "$spec, every ratio is 1, $dtype, $way" exact
+        done
+    done
+    steps=1 check "$spec: a run that stops" shown other --dtype $dtype
+    check "$spec: goes on" "$sheaf" train --resume --out "$work/other" --steps 3 --tp 2 --quiet
+    check "$spec: the same bytes" same
+done
+spec=minicpmv-tiny
+steps=1 check "a run that stops" shown other
+cp "$work/rgb8.png" "$work/420.jpg"
+runs "is not the run's with another picture" '2|3' 'data' train --resume --out "$work/other" --steps 3
+cp "$SHEAF_SOURCE_ROOT/tests/data/images/420.jpg" "$work/"
+runs "a reward model sees none" 3 '--reward .*rm.*expected: prompts without pictures.*found: +some in prompt 1' train "$work/$spec.model" "$work/shown.jsonl" "${online[@]:3}" --generations 2 --reward "$work/rm"
+absent "nothing is written" "$work/no"
+runs "nor are they in a file of completions" 3 'expected: completions with rewards as JSON Lines, of a model that reads text alone' train "$work/$spec.model" --rollouts "$work/one/rollouts.jsonl" --objective grpo --steps 1 --out "$work/no"
 
 # ---- what does not go together ----
 mv "$work/first.jsonl" "$work/groups.jsonl"
@@ -285,6 +368,7 @@ done
 for ((i = 0; i < 24; i++)); do printf '{"prompt": "%060d is", "completion": "e"}\n' $i; done >"$work/long.jsonl"
 sampled=(--objective grpo --generations 4 --lora-targets all-linear --lora-rank 4)
 for flags in "--max-new 100 --micro-batch 4 --accumulate 4" "--max-new 60 --micro-batch 2 --accumulate 40 --tp 2 --beta 0.1 --threads 2" "--max-new 80 --micro-batch 4 --accumulate 4 --dp 2 --dtype bfloat16"; do
+    [[ $flags != *beta* ]] || flags+=" --eval-data $work/long.jsonl"
     # shellcheck disable=SC2086
     check "planned and measured: sampled, $flags" predicted "$model" "$work/long.jsonl" "${sampled[@]}" --reward exact $flags
 done

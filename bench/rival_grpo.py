@@ -1,0 +1,53 @@
+"""rival_grpo.py - the same GRPO steps with TRL's trainer, whose completions are those of transformers' generate; prints one JSON object.
+
+Prompts, tokenizer, reward, adapter, rate, clipping and the number of tokens are those of `sheaf train` in preference.py.
+"""
+import json
+import os
+import sys
+
+os.environ.update(HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELISM="false")
+import torch
+import transformers
+import peft
+import trl
+from datasets import Dataset
+from rival_lora import peak_rss_bytes
+
+import rival_args
+from reward_letters import reward
+from rival_dpo import Clock
+
+
+def main():
+    args = rival_args.read("tokenizer", "generations", "max-new", attention=["sdpa", "eager"])
+    transformers.logging.set_verbosity_error()
+    model = transformers.AutoModelForCausalLM.from_pretrained(args.model, dtype=getattr(torch, args.dtype), attn_implementation=args.attention)
+    words = transformers.PreTrainedTokenizerFast(tokenizer_file=args.tokenizer, pad_token="<pad>", eos_token="</s>")
+    lora = peft.LoraConfig(r=args.rank, lora_alpha=2 * args.rank, target_modules="all-linear", task_type="CAUSAL_LM")
+    clock, lengths = Clock(), []
+    config = trl.GRPOConfig(
+        output_dir="build/bench/trl", per_device_train_batch_size=args.micro_batch, max_steps=args.steps, learning_rate=args.lr,
+        num_generations=int(args.generations), max_completion_length=int(args.max_new), lr_scheduler_type="constant", weight_decay=0.0,
+        max_grad_norm=1.0, gradient_checkpointing=False, bf16=False, use_cpu=True, report_to="none", save_strategy="no", logging_steps=1,
+        disable_tqdm=True, shuffle_dataset=False)
+
+    def judge(completions, completion_ids, **_):
+        lengths.extend(len(ids) for ids in completion_ids)
+        return [reward(text) for text in completions]
+
+    data = Dataset.from_list([{"prompt": json.loads(line)["prompt"]} for line in open(args.data)])
+    trainer = trl.GRPOTrainer(model=model, reward_funcs=judge, args=config, train_dataset=data, processing_class=words, peft_config=lora, callbacks=[clock])
+    stdout, sys.stdout = sys.stdout, sys.stderr  # its own lines
+    trainer.train()
+    sys.stdout = stdout
+    print(json.dumps({
+        "step_seconds": [b - a for a, b in zip(clock.at, clock.at[1:])],
+        "losses": clock.losses,
+        "tokens": sum(lengths),
+        "peak_rss_bytes": peak_rss_bytes(),
+        "versions": {"torch": torch.__version__, "transformers": transformers.__version__, "peft": peft.__version__, "trl": trl.__version__},
+    }))
+
+
+main()
