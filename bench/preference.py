@@ -101,7 +101,7 @@ def ours_grpo(args, model, dtype, data, tokenizer):
     lines = [json.loads(line) for line in open(os.path.join(out, "metrics.jsonl"))]
     rollouts = [json.loads(line) for line in open(os.path.join(out, "rollouts.jsonl"))]
     return {"step_seconds": [line["tokens"] / line["tokens_per_s"] for line in lines], "peak_rss_bytes": usage.ru_maxrss * 1024,
-            "tokens": sum(len(r["completion_ids"]) for r in rollouts), "said": said}
+            "processor_seconds": usage.ru_utime + usage.ru_stime, "tokens": sum(len(r["completion_ids"]) for r in rollouts), "said": said}
 
 
 def measure_grpo(args, model, dtype):
@@ -119,6 +119,8 @@ def measure_grpo(args, model, dtype):
     seconds = {name: min(statistics.median(r["step_seconds"][1:]) for r in runs) for name, runs in found.items()}
     print("  completion tokens: sheaf %d, TRL %d" % (found["sheaf"][0]["tokens"], found["trl"][0]["tokens"]))
     print("  whole steps a minute: sheaf %.2f, TRL %.2f" % (60 / seconds["sheaf"], 60 / seconds["trl"]))
+    busy = {name: min(r["processor_seconds"] for r in runs) / args.steps for name, runs in found.items()}
+    print("  processor seconds a step: sheaf %.1f, start and end included, TRL %.1f, ratio %.2f" % (busy["sheaf"], busy["trl"], busy["trl"] / busy["sheaf"]))
     print("  peak memory: sheaf %.0f MB, TRL %.0f MB" % tuple(max(r["peak_rss_bytes"] for r in found[name]) / 1e6 for name in ("sheaf", "trl")))
     ratio = seconds["trl"] / seconds["sheaf"]
     compare.row("speed ratio", "%.2f" % ratio, ">= %d" % WANTED_GRPO, ratio >= WANTED_GRPO)

@@ -24,13 +24,14 @@ import rival_args
 
 class Clock(transformers.TrainerCallback):
     def __init__(self):
-        self.at, self.losses = [], []
+        self.at, self.busy, self.losses = [], [], []
 
     def on_train_begin(self, args, state, control, **_):
-        self.at = [time.perf_counter()]
+        self.at, self.busy = [time.perf_counter()], [time.process_time()]
 
     def on_step_end(self, args, state, control, **_):
         self.at.append(time.perf_counter())
+        self.busy.append(time.process_time())
 
     def on_log(self, args, state, control, logs=None, **_):
         if "loss" in (logs or {}):
@@ -70,6 +71,7 @@ def main():
     sys.stdout = stdout
     print(json.dumps({
         "step_seconds": [b - a for a, b in zip(clock.at, clock.at[1:])],
+        "processor_seconds": clock.busy[-1] - clock.busy[0],
         "losses": clock.losses,
         "peak_rss_bytes": peak_rss_bytes(),
         "start_to_first_step_seconds": 0,

@@ -43,6 +43,7 @@ def main():
     sys.stdout = stdout
     print(json.dumps({
         "step_seconds": [b - a for a, b in zip(clock.at, clock.at[1:])],
+        "processor_seconds": clock.busy[-1] - clock.busy[0],
         "losses": clock.losses,
         "tokens": sum(lengths),
         "peak_rss_bytes": peak_rss_bytes(),

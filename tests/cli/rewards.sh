@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # --objective grpo and rloo: completions with rewards. The same bytes on every number of ranks and groups and across a stop
-# between two steps of one batch; what is reported; what does not go together; memory as planned.
+# between two steps of one batch; what is reported; what does not go together; memory as planned. SHEAF_SOAK=1: every family,
+# dtype, order and code; more numbers of ranks, over MPIs too; kills anywhere.
 . "$(dirname "$0")/lib.sh"
 . "$SHEAF_SOURCE_ROOT/tests/plan_peak.sh"
 
@@ -84,7 +85,7 @@ sampled() { # sampled OUT FLAG...
 exact() { ! grep 'another log-probability' "$work/said"; } # what samples and what trains is one arithmetic, to the bit
 evaluated() { grep eval_ "$work/$1/metrics.jsonl"; }
 same() { equal one other && cmp "$work/one/rollouts.jsonl" "$work/other/rollouts.jsonl" && test "$(evaluated one)" = "$(evaluated other)"; }
-for flags in "--dtype float32 --beta 0.1 --eval-split 0.3" "--dtype bfloat16 --temperature 0.7 --top-p 0.9 --num-iterations 2" "--quantize nf4 --method lora"; do
+for flags in "--dtype float32 --beta 0.1 --eval-split 0.3" "--dtype bfloat16 --temperature 0.7 --top-p 0.9 --num-iterations 2" "--quantize nf4 --dtype bfloat16 --sums pairs --method lora"; do
     # shellcheck disable=SC2086
     check "sampled, $flags" sampled one $flags
     check "every ratio is 1, $flags" exact
@@ -155,6 +156,60 @@ check "to the same bytes" same
 check "killed while a program judges, which ends, too" stalled KILL
 check "and goes on" goes_on
 check "to the same bytes" same
+if [ -n "${SHEAF_SOAK:-}" ]; then
+    for ((i = 1; i < 5; i++)); do echo "{\"tokens\": [3, 4, $i, 6]}"; done >"$work/tokens.jsonl"
+    of_family() { # of_family FOLDER FLAG...
+        rm -rf "$work/other"
+        "$sheaf" train "$1" "$work/tokens.jsonl" --objective grpo --reward "awk '{ print NR % 3 }'" --generations 4 --max-new 12 --micro-batch 2 --accumulate 4 \
+            --lr 1e-2 --schedule constant --warmup 0 --lora-rank 4 --steps 3 --out "$work/other" "${@:2}" >"$work/said" 2>&1 || { local code=$?; cat "$work/said"; return $code; }
+        exact
+    }
+    for folder in "$golden"/llama/tiny_llama/hf "$SHEAF_SOURCE_ROOT"/tests/data/families/*/hf; do
+        name=${folder%/hf}
+        for flags in "--dtype float32" "--dtype float16" "--dtype float16 --sums mma16" "--dtype bfloat16 --sums "{pairs,tiles,mma8,mma16} \
+            "--quantize "{nf4,nf4-double,int8}" --dtype "{float32,"bfloat16 --sums "{pairs,tiles}}; do
+            # shellcheck disable=SC2086
+            check "every ratio is 1: ${name##*/}, $flags" of_family "$folder" $flags --tp 2
+        done
+    done
+    # tests/mpi/lib.sh says what these are for
+    export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none SHEAF_PLUGINS="$SHEAF_BUILD_ROOT/src/cli"
+    check "one rank" sampled one
+    ways=("--tp "{2,3,5,8} "--dp 2" "--tp "{2,3,5}" --dp 2")
+    for mpi in openmpi mpich; do
+        [ ! -e "$SHEAF_PLUGINS/sheaf-$mpi.so" ] || ! command -v mpirun.$mpi >/dev/null || ways+=({"--tp 2","--tp 5","--dp 2","--tp 2 --dp 2"}" --transport mpi --mpi $mpi")
+    done
+    for way in "${ways[@]}"; do
+        # shellcheck disable=SC2086
+        check "sampled, $way" sampled other $way
+        check "the same bytes, $way" same
+    done
+    anywhere() { # killed again and again, with other numbers of ranks, until it is left in peace
+        local child attempt tp
+        rm -rf "$work/other"
+        for attempt in 1 2 3 4 5 6; do
+            tp=$((1 + RANDOM % 3))
+            if [ -s "$work/other/settings" ]; then
+                "$sheaf" train --resume --out "$work/other" --tp $tp >"$work/said" 2>&1 &
+                child=$!
+                sleep 0.$((RANDOM % 10))$((RANDOM % 10))
+                kill -KILL $child 2>/dev/null
+            else
+                sampled other --tp $tp &
+                child=$!
+                sleep 0.$((RANDOM % 10))$((RANDOM % 10))
+                pkill -KILL -P $child
+            fi
+            wait $child 2>/dev/null
+        done
+        if [ -s "$work/other/settings" ]; then goes_on; else sampled other; fi
+    }
+    RANDOM=12
+    for ((i = 0; i < 25; i++)); do
+        check "killed anywhere, $i" anywhere
+        check "the same bytes, $i" same
+    done
+fi
 check "a run that stops" sampled other --steps 2
 cp "$work/prompts.jsonl" "$work/as_given.jsonl"
 sed -i '4s/"completion": "e"/"completion": "f"/' "$work/prompts.jsonl"
