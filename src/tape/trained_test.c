@@ -370,3 +370,50 @@ TEST(test_groups__share_them_on_every_device)
         CHECK_OK(sheaf__grid_run(&grid, divide_body, &copied));
     }
 }
+
+/* Of bands the first halves learn and decay, the second stay, whatever their gradients say; with
+ * moments in 8 bits, too. */
+TEST(test_update__leaves_second_halves_as_they_are)
+{
+    enum { ROWS = 64, COLS = 96 };
+    sheaf__context c = { .ranks = 1, .slices = 1, .own = { 0, 1 }, .dtype = SHEAF_F32 };
+    const double rest[] = { 0.1, 0.19 }; /* 1 - beta^t */
+    CHECK_OK(sheaf__device_open(&c.device, &sheaf__cpu, 1, NULL, 0));
+    for (int trial = 0; trial < 4; trial++) {
+        sheaf__trained_set *set;
+        sheaf__trained *t;
+        sheaf__accumulators stack = { 0 };
+        float was[ROWS * COLS];
+        CHECK_OK(sheaf__trained_set_new(&set, &c));
+        CHECK_OK(sheaf__trained_add(&t, set, "x", 2, (int64_t[]){ ROWS, COLS }, NULL, true));
+        t->band = trial % 2 == 0 ? 1 : ROWS / 2;
+        set->eight_bits = trial >= 2;
+        CHECK_OK(sheaf__trained_allocate(set));
+        for (int64_t i = 0; i < ROWS * COLS; i++)
+            was[i] = t->master[0][i] = number_of(1, i % N);
+        CHECK_OK(sheaf__accumulator_begin(set, &stack, 0));
+        for (int64_t i = 0; i < ROWS * COLS; i++)
+            t->grad[0][i] = number_of(2, i % N);
+        sheaf__accumulators_close(set, &stack);
+        for (int k = 0; k < 2; k++)
+            sheaf__trained_update(set, &(sheaf__adamw){ .lr = 0.1,
+                                                        .beta1 = 0.9,
+                                                        .beta2 = 0.9,
+                                                        .eps = 1e-8,
+                                                        .weight_decay = 0.5,
+                                                        .bias1 = rest[k],
+                                                        .bias2_sqrt = sqrt(rest[k]),
+                                                        .grad_scale = 1 });
+        for (int64_t i = 0; i < ROWS * COLS; i++) {
+            const int64_t band = t->band * COLS;
+            const float is = t->master[0][i], step = t->grad[0][i] > 0 ? -0.1f : 0.1f;
+            if (i % band >= band / 2)
+                CHECK_NEAR("held", is, was[i], 0);
+            else
+                CHECK_NEAR("trained", is, (was[i] * 0.95f + step) * 0.95f + step,
+                           1e-6 * fabs((double)was[i]) + 1e-6);
+        }
+        sheaf__trained_set_free(set);
+    }
+    sheaf__device_close(c.device);
+}
