@@ -16,37 +16,27 @@
 #include "sheaf/dtype.h"
 
 /* Kinds of codes, a row each: a name for messages, the bits of a code in memory (4 or 8), and of 4
- * bits its 16 numbers, as float32's bits. Places of rows go into the hash of a base: new ones go to
- * the end.
- *   NF4, FP4  bitsandbytes' tables; FP4's are 0, 1/192, 2/3, 1, 1/3, 1/2, 1/6, 1/4 and the same
- *             negated, but for the zero, which has no sign
- *   INT4      0 to 15; without zeros 8 stands for 0
+ * bits its 16 numbers. Places of rows go into the hash of a base: new ones go to the end.
+ *   NF4, FP4  bitsandbytes' tables (FP4: 0, 1/192, 2/3, 1, 1/3, 1/2, 1/6, 1/4)
+ *   INT4      without zeros 8 stands for 0
  *   INT8      two's complement; the scale is float32, fl(SCB * fl(1/127))
- *   E2M1      MXFP4, whose scales are powers of two: 0, 1/2, 1, 3/2, 2, 3, 4, 6, and negated
- *   UINT4     0 to 15: ggml's */
+ *   E2M1      MXFP4, whose scales are powers of two
+ *   UINT4     ggml's */
 /* clang-format off */
 #define SHEAF__KINDS_OF_CODES(KIND)                                                                \
     KIND(NF4, "NF4", 4,                                                                            \
-         0xbf800000, 0xbf3239b1, 0xbf066b30, 0xbeca32a0, 0xbe91a24d, 0xbe3d353f, 0xbdba7871, 0,    \
-         0x3da2faff, 0x3e24cae3, 0x3e7c04dd, 0x3ead033a, 0x3ee1a4b8, 0x3f1007ab, 0x3f3913b3,       \
-         0x3f800000)                                                                               \
+         -1, -0x1.647362p-1f, -0x1.0cd66p-1f, -0x1.94654p-2f, -0x1.23449ap-2f, -0x1.7a6a7ep-3f,    \
+         -0x1.74f0e2p-4f, 0, 0x1.45f5fep-4f, 0x1.4995c6p-3f, 0x1.f809bap-3f, 0x1.5a0674p-2f,       \
+         0x1.c3497p-2f, 0x1.200f56p-1f, 0x1.722766p-1f, 1)                                         \
     KIND(FP4, "FP4", 4,                                                                            \
-         0, 0x3baaaaab, 0x3f2aaaab, 0x3f800000, 0x3eaaaaab, 0x3f000000, 0x3e2aaaab, 0x3e800000,    \
-         0, 0xbbaaaaab, 0xbf2aaaab, 0xbf800000, 0xbeaaaaab, 0xbf000000, 0xbe2aaaab, 0xbe800000)    \
-    KIND(INT4, "INT4", 4,                                                                          \
-         0xc1000000, 0xc0e00000, 0xc0c00000, 0xc0a00000, 0xc0800000, 0xc0400000, 0xc0000000,       \
-         0xbf800000, 0, 0x3f800000, 0x40000000, 0x40400000, 0x40800000, 0x40a00000, 0x40c00000,    \
-         0x40e00000)                                                                               \
+         0, 0x1.555556p-8f, 0x1.555556p-1f, 1, 0x1.555556p-2f, 0.5f, 0x1.555556p-3f, 0.25f,        \
+         0, -0x1.555556p-8f, -0x1.555556p-1f, -1, -0x1.555556p-2f, -0.5f, -0x1.555556p-3f, -0.25f) \
+    KIND(INT4, "INT4", 4, -8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7)                  \
     KIND(INT8, "INT8", 8, 0)                                                                       \
     KIND(F8_E4M3, "FP8", 8, 0)                                                                     \
     KIND(E2M1, "MXFP4", 4,                                                                         \
-         0, 0x3f000000, 0x3f800000, 0x3fc00000, 0x40000000, 0x40400000, 0x40800000, 0x40c00000,    \
-         0x80000000, 0xbf000000, 0xbf800000, 0xbfc00000, 0xc0000000, 0xc0400000, 0xc0800000,       \
-         0xc0c00000)                                                                               \
-    KIND(UINT4, "4 bits", 4,                                                                       \
-         0, 0x3f800000, 0x40000000, 0x40400000, 0x40800000, 0x40a00000, 0x40c00000, 0x40e00000,    \
-         0x41000000, 0x41100000, 0x41200000, 0x41300000, 0x41400000, 0x41500000, 0x41600000,       \
-         0x41700000)
+         0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6)                    \
+    KIND(UINT4, "4 bits", 4, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)
 /* clang-format on */
 
 typedef enum sheaf__codes {
@@ -64,13 +54,13 @@ SHEAF__SHARED_FN int sheaf__code_bits(sheaf__codes codes)
     return bits[codes];
 }
 
-/* sheaf__code_numbers - of 4 bits, as bits. */
-SHEAF__SHARED_FN const uint32_t *sheaf__code_numbers(sheaf__codes codes)
+/* sheaf__code_numbers - of 4 bits. */
+SHEAF__SHARED_FN const float *sheaf__code_numbers(sheaf__codes codes)
 {
 #define KIND(id, name, bits, ...) { __VA_ARGS__ },
-    static const uint32_t bits[SHEAF__CODES][16] = { SHEAF__KINDS_OF_CODES(KIND) };
+    static const float numbers[SHEAF__CODES][16] = { SHEAF__KINDS_OF_CODES(KIND) };
 #undef KIND
-    return bits[codes];
+    return numbers[codes];
 }
 
 /* sheaf__codes_name - "NF4". */

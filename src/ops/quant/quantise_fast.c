@@ -228,7 +228,7 @@ SHEAF__INLINE vec v_value(veci code, sheaf__codes kind, table16 table, veci zero
 }
 
 SHEAF__INLINE void values_as(float *y, const uint8_t *codes, int64_t n, sheaf__codes kind,
-                             float scale, int zero, const uint32_t *table)
+                             float scale, int zero, const float *table)
 {
     const table16 all = table_load(table);
     const vec by = v_set(scale);
@@ -243,7 +243,7 @@ SHEAF__INLINE void values_as(float *y, const uint8_t *codes, int64_t n, sheaf__c
 void SHEAF__FAST(values)(float *y, const uint8_t *codes, int64_t n, sheaf__codes kind, float scale,
                          int zero)
 {
-    const uint32_t *numbers = sheaf__code_numbers(kind);
+    const float *numbers = sheaf__code_numbers(kind);
     if (kind == SHEAF__INT4)
         values_as(y, codes, n, SHEAF__INT4, scale, zero, numbers);
     else if (kind == SHEAF__INT8)

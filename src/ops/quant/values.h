@@ -23,7 +23,7 @@ SHEAF__SHARED_FN float sheaf__f8_value(uint32_t code)
 SHEAF__SHARED_FN float sheaf__code_value(sheaf__codes codes, uint32_t code)
 {
     if (sheaf__code_bits(codes) == 4)
-        return sheaf__float(sheaf__code_numbers(codes)[code & 15]);
+        return sheaf__code_numbers(codes)[code & 15];
     return codes == SHEAF__INT8 ? (float)((int32_t)code - ((int32_t)(code & 0x80) << 1))
                                 : sheaf__f8_value(code);
 }
