@@ -156,7 +156,7 @@ static int64_t float_moments(sheaf__trained_set *set)
         sheaf__trained *t = set->item[i];
         /* in 8 bits a moment of 0 is not 0 beside others */
         t->eight =
-            set->eight_bits && t->shape[0] * t->shape[1] >= SHEAF__EIGHT_BITS_FROM;
+            set->eight_bits && t->band == 0 && t->shape[0] * t->shape[1] >= SHEAF__EIGHT_BITS_FROM;
         for (int s = t->first; s < t->first + t->count && !t->eight; s++)
             n += sheaf__trained_keeps(set, t, s) ? padded(t->numel[s]) : 0;
     }
