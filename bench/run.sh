@@ -8,6 +8,7 @@
 # `./run bench preference` DPO and GRPO steps with TRL,
 # `./run bench decode` tokens a second with transformers, llama.cpp and the speed of memory,
 # `./run bench real` a published model with PEFT, transformers and llama.cpp (docs/real-models.md),
+# `./run bench serve` answers over HTTP under load, with llama.cpp's server,
 # `./run bench attention` attention of long sequences with PyTorch's,
 # `./run bench ranks` one rank with ranks of one thread each,
 # `./run bench keep` what --keep-activations costs and gives,
@@ -35,6 +36,11 @@ case ${1:-} in
         . demo/smollm2.sh
         need_llama_cpp
         exec "$rivals_python" bench/real.py --work "$work/real" --gguf "$model" "$@" ;;
+    serve)
+        shift
+        . demo/smollm2.sh
+        need_llama_cpp
+        exec "$rivals_python" -B bench/serve.py --gguf "$model" "$@" ;;
     attention) shift; ninja -C build bench/attention_bench >/dev/null; exec "$rivals_python" -B bench/attention.py "$@" ;;
 esac
 
