@@ -14,7 +14,7 @@
   };
   const announce = (text) => { byId("status").textContent = text; };
 
-  // ---- conversations: [{id, system, turns: [{text, pictures, answers: [{model, text, end}]}]}] ----
+  // ---- conversations: [{id, system, turns: [{text, pictures, answers: [{model, text, thoughts, end}]}]}] ----
 
   let all = [], now = null, pictures = [], running = null, token = "", models = [];
   try {
@@ -56,8 +56,11 @@
   }
   function answerNode(turn, answer, n) {
     const text = el("div", { class: "text" }), doing = el("div", { class: "doing" });
-    const node = el("article", {}, el("h2", {}, answer.model), text, doing);
+    const said = el("div", { class: "thoughts" }), thoughts = el("details", { hidden: true }, el("summary", {}, "Thoughts"), said);
+    const node = el("article", {}, el("h2", {}, answer.model), thoughts, text, doing);
     answer.show = () => {
+      thoughts.hidden = !answer.thoughts;
+      put(said, answer.thoughts || "");
       put(text, answer.text);
       doing.replaceChildren(...(answer.end === "" ? [el("span", {}, "writing …")] : [
         el("button", { type: "button", onclick: () => copy(answer.text) }, "Copy"),
@@ -160,7 +163,7 @@
       const answer = turn.answers.find((a) => a.model === model) || turn.answers[0], isLast = turn === now.turns[upTo];
       if (!isLast && (!answer || (answer.text === "" && answer.end === "failed"))) continue; // refused: no turn of the conversation
       messages.push({ role: "user", content: turn.pictures.length === 0 ? turn.text : [...turn.pictures.map((url) => ({ type: "image_url", image_url: { url } })), { type: "text", text: turn.text }] });
-      if (!isLast) messages.push({ role: "assistant", content: answer.text });
+      if (!isLast) messages.push({ role: "assistant", content: answer.text, reasoning_content: answer.thoughts || null });
     }
     return messages;
   }
@@ -186,6 +189,7 @@
         const choice = piece.choices && piece.choices[0];
         if (!choice) continue;
         if (choice.delta && choice.delta.content) answer.text += choice.delta.content;
+        if (choice.delta && choice.delta.reasoning_content) answer.thoughts = (answer.thoughts || "") + choice.delta.reasoning_content;
         if (choice.finish_reason) end = choice.finish_reason;
       }
       const box = byId("turns"), below = box.scrollHeight - box.scrollTop - box.clientHeight < 60;

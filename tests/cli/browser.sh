@@ -293,7 +293,7 @@ serves "$bytes" --adapter "$work/run1,$work/run2" --batch 4 --max-length 20000
     echo 'type be brief'
     echo 'run byId("question").focus()'
     asks "with a system message" 3
-    echo 'check a system message is sent: byId("failed").textContent === "a system message: expected a template with a place for it, found template chat." || byId("failed").textContent'
+    echo 'check a system message is sent: byId("failed").textContent === "\"messages\": a system message: expected a template with a place for it, found template chat." || byId("failed").textContent'
     at 390 "chat-refused"
     echo 'check and kept with the conversation: JSON.parse(localStorage.getItem("sheaf conversations"))[0].system === "be brief"'
     echo 'run byId("system").value = ""; byId("system").dispatchEvent(new Event("input"))'
