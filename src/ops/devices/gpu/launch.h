@@ -28,17 +28,17 @@ typedef struct sheaf__launch {
 
 /* sheaf__gpu_launch - queues it. What fails is the device's failure (sheaf__device_fail). */
 void sheaf__gpu_launch(sheaf__gpu *gpu, const sheaf__launch *launch);
-/* The same of x blocks times y, with `per` threads and `room` bytes of shared memory each. */
-#define SHEAF__LAUNCH(gpu, name, x, y, per, room, a)                                               \
-    sheaf__gpu_launch(gpu, &(sheaf__launch){ .kernel = (name),                                     \
-                                             .blocks = { x, y },                                   \
-                                             .threads = (per),                                     \
-                                             .shared = (room),                                     \
-                                             .arguments = (a),                                     \
-                                             .bytes = sizeof *(a) })
-/* sheaf__gpu_each - the same for n items, one a thread, 256 threads a block. */
-void sheaf__gpu_each(sheaf__gpu *gpu, const char *kernel, int64_t n, const void *arguments,
-                     size_t bytes);
+/* A launch of x blocks times y, with `per` threads and `room` bytes of shared memory each. */
+#define SHEAF__LAUNCHED(name, x, y, per, room, a)                                                  \
+    (&(sheaf__launch){ .kernel = (name),                                                           \
+                       .blocks = { x, y },                                                         \
+                       .threads = (per),                                                           \
+                       .shared = (room),                                                           \
+                       .arguments = (a),                                                           \
+                       .bytes = sizeof *(a) })
+#define SHEAF__LAUNCH(gpu, ...) sheaf__gpu_launch(gpu, SHEAF__LAUNCHED(__VA_ARGS__))
+/* The same for n items, one a thread, 256 threads a block. */
+#define SHEAF__EACH(gpu, name, n, a) SHEAF__LAUNCH(gpu, name, ((n) + 255) / 256, 1, 256, 0, a)
 /* sheaf__gpu_stage - an address of the GPU with a copy of `bytes` bytes of the host's, which the
  * launches after it may read until the next operation. NULL: it failed, and is the device's
  * failure. */

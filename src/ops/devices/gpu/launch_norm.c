@@ -146,9 +146,9 @@ static bool add_columns(sheaf__gpu *gpu, const columns_arguments *all, float *dw
         const columns_add_arguments of_w = { dw, a.sum, a.cols, blocks },
                                     of_b = { db, a.plain, a.cols, blocks };
         if (dw != NULL)
-            sheaf__gpu_each(gpu, "columns_add", a.cols, &of_w, sizeof of_w);
+            SHEAF__EACH(gpu, "columns_add", a.cols, &of_w);
         if (db != NULL)
-            sheaf__gpu_each(gpu, "columns_add", a.cols, &of_b, sizeof of_b);
+            SHEAF__EACH(gpu, "columns_add", a.cols, &of_b);
     }
     return true;
 }
@@ -201,6 +201,6 @@ bool sheaf__gpu_op_heads_weight(sheaf__gpu *gpu, const sheaf__call *call)
                               .slices = w->slices };
     for (int s = 0; s < w->slices; s++)
         a.begin[s] = w->begin[s], a.extent[s] = w->extent[s];
-    sheaf__gpu_each(gpu, "heads_add", w->slices * w->width, &a, sizeof a);
+    SHEAF__EACH(gpu, "heads_add", w->slices * w->width, &a);
     return true;
 }

@@ -22,8 +22,8 @@ static void convert(sheaf__gpu *gpu, void *dst, sheaf_dtype to, const void *src,
                     int64_t n)
 {
     const sheaf__pair p = { .dst = dst, .src = src, .to = to, .from = from, .n = n };
-    sheaf__gpu_each(gpu, SHEAF__TYPED(convert, to),
-                    sheaf__gpu_threads(n, sheaf__gpu_narrow(to, from)), &p, sizeof p);
+    SHEAF__EACH(gpu, SHEAF__TYPED(convert, to), sheaf__gpu_threads(n, sheaf__gpu_narrow(to, from)),
+                &p);
 }
 
 /* All that is written before the next number to be read may be written at once, which is half of
@@ -53,7 +53,7 @@ bool sheaf__gpu_op_adamw(sheaf__gpu *gpu, const sheaf__call *call)
     const sheaf__update *u = call->arguments;
     const adamw_arguments a = { u->master, u->moment1, u->moment2,
                                 u->grad,   u->n,       sheaf__adamw_prepare(&u->how) };
-    sheaf__gpu_each(gpu, "adamw", sheaf__gpu_threads(u->n, SHEAF_F32), &a, sizeof a);
+    SHEAF__EACH(gpu, "adamw", sheaf__gpu_threads(u->n, SHEAF_F32), &a);
     return true;
 }
 
@@ -98,11 +98,11 @@ bool sheaf__gpu_op_copy_boxes(sheaf__gpu *gpu, const sheaf__call *call)
         a.ld_dst[i] /= word;
         a.ld_src[i] /= word;
     }
-    sheaf__gpu_each(gpu,
-                    word == 16  ? "copy_boxes_16"
-                    : word == 4 ? "copy_boxes_4"
-                                : "copy_boxes_2",
-                    rows * a.words, &a, sizeof a);
+    SHEAF__EACH(gpu,
+                word == 16  ? "copy_boxes_16"
+                : word == 4 ? "copy_boxes_4"
+                            : "copy_boxes_2",
+                rows * a.words, &a);
     return true;
 }
 
@@ -121,10 +121,10 @@ bool sheaf__gpu_op_packed_rows(sheaf__gpu *gpu, const sheaf__call *call)
             return false;
         table.pieces.at[i] = l->w[i].ahead == NULL ? NULL : mm_row_at(&l->w[i], 0);
     }
-    sheaf__gpu_each(gpu, SHEAF__TYPED(table_rows, l->dtype),
-                    l->tokens.n *
-                        sheaf__gpu_threads(table.cols, sheaf__gpu_narrow(l->dtype, table.from)),
-                    &table, sizeof table);
+    SHEAF__EACH(gpu, SHEAF__TYPED(table_rows, l->dtype),
+                l->tokens.n *
+                    sheaf__gpu_threads(table.cols, sheaf__gpu_narrow(l->dtype, table.from)),
+                &table);
     return true;
 }
 
@@ -138,7 +138,7 @@ static bool by_token(sheaf__gpu *gpu, const sheaf__lookup *l, bool factor)
     int32_t *order = sheaf__gpu_scratch(gpu);
     const tokens_sort_arguments sort = { l->tokens, order, order + n };
     const tokens_add_arguments add = { *l, order, order + n, factor };
-    sheaf__gpu_each(gpu, "tokens_sort", 32 * n, &sort, sizeof sort);
+    SHEAF__EACH(gpu, "tokens_sort", 32 * n, &sort);
     SHEAF__LAUNCH(gpu, SHEAF__TYPED(tokens_add, l->dtype), n, (l->cols + 255) / 256,
                   l->cols < 256 ? (int)((l->cols + 31) / 32 * 32) : 256, 0, &add);
     return true;
@@ -162,8 +162,7 @@ bool sheaf__gpu_op_weight_refresh(sheaf__gpu *gpu, const sheaf__call *call)
     if (l->w.quantised)
         return false;
     const sheaf__weight_rows rows = { mm_row_at(&l->w, 0), l->src, l->w.n * l->w.k };
-    sheaf__gpu_each(gpu, SHEAF__TYPED(weight_refresh, l->w.dtype), mm_div_up(rows.n, 8), &rows,
-                    sizeof rows);
+    SHEAF__EACH(gpu, SHEAF__TYPED(weight_refresh, l->w.dtype), mm_div_up(rows.n, 8), &rows);
     return true;
 }
 
@@ -176,8 +175,8 @@ bool sheaf__gpu_op_share_back(sheaf__gpu *gpu, const sheaf__call *call)
         SHEAF__LAUNCH(gpu, SHEAF__TYPED(share_dot, s->dtype), s->rows, 1, SHARE_THREADS,
                       2 * SHARE_CHUNK * sizeof(double), s);
     if (s->dy != NULL)
-        sheaf__gpu_each(gpu, SHEAF__TYPED(share_back, s->dtype),
-                        s->rows * sheaf__gpu_threads(s->cols, s->dtype), s, sizeof *s);
+        SHEAF__EACH(gpu, SHEAF__TYPED(share_back, s->dtype),
+                    s->rows * sheaf__gpu_threads(s->cols, s->dtype), s);
     return true;
 }
 
@@ -212,7 +211,7 @@ bool sheaf__gpu_op_losses(sheaf__gpu *gpu, const sheaf__call *call)
         a.of.max += first, a.of.sum += first, a.of.target += first, a.of.rows = n;
         a.of.logits = of->logits == NULL ? NULL : of->logits + first;
         a.of.first = of->first == NULL ? NULL : of->first + first;
-        sheaf__gpu_each(gpu, "losses", n, &a, sizeof a);
+        SHEAF__EACH(gpu, "losses", n, &a);
         sheaf__gpu_read(gpu, read, scratch, (size_t)(2 * n) * sizeof *read);
         for (int64_t i = 0; i < n; i++)
             if (of->label[first + i] >= 0)

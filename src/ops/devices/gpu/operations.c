@@ -105,17 +105,11 @@ static int64_t longest(const sheaf__conversions *c)
 }
 
 /* A kernel that needs more shared memory than a block has is left to the processor. */
-static bool launch(sheaf__gpu *gpu, const char *kernel, const void *arguments, size_t bytes,
-                   int64_t x, int64_t y, int threads, size_t shared)
+static bool launch(sheaf__gpu *gpu, const sheaf__launch *l)
 {
-    if (shared > SHEAF__GPU_SHARED)
+    if (l->shared > SHEAF__GPU_SHARED)
         return false;
-    sheaf__gpu_launch(gpu, &(sheaf__launch){ .kernel = kernel,
-                                             .blocks = { x, y },
-                                             .threads = threads,
-                                             .shared = shared,
-                                             .arguments = arguments,
-                                             .bytes = bytes });
+    sheaf__gpu_launch(gpu, l);
     return true;
 }
 
@@ -123,7 +117,7 @@ static bool launch(sheaf__gpu *gpu, const char *kernel, const void *arguments, s
     static bool run_##number(sheaf__gpu *gpu, const sheaf__call *call)                             \
     {                                                                                              \
         const type *a = call->arguments;                                                           \
-        return launch(gpu, kernel, a, sizeof *a, __VA_ARGS__);                                     \
+        return launch(gpu, SHEAF__LAUNCHED(kernel, __VA_ARGS__, a));                               \
     }
 ROWS(FUNCTION)
 

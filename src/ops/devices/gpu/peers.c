@@ -147,13 +147,10 @@ static sheaf_status *combine(void *range, const sheaf__combining *what)
     const int64_t blocks = (a.end - a.begin + 4 * THREADS - 1) / (4 * THREADS),
                   most = (int64_t)gpu->processors * SIDE_BY_SIDE;
     sheaf_status *st = sheaf__gpu_failed(gpu, enter(gpu), "an exchange");
-    TRY(st, sheaf__gpu_queue(gpu, &(sheaf__launch){ .kernel = "exchange_sum",
-                                                    .blocks = { blocks < most ? blocks : most },
-                                                    .threads = THREADS,
-                                                    .shared = SHEAF__EXCHANGE_SHARED(THREADS),
-                                                    .arguments = &a,
-                                                    .bytes = sizeof a,
-                                                    .exchange = true }));
+    sheaf__launch sum = *SHEAF__LAUNCHED("exchange_sum", blocks < most ? blocks : most, 1, THREADS,
+                                         SHEAF__EXCHANGE_SHARED(THREADS), &a);
+    sum.exchange = true;
+    TRY(st, sheaf__gpu_queue(gpu, &sum));
     pthread_mutex_unlock(&gpu->lock);
     return st;
 }

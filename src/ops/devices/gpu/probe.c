@@ -197,17 +197,9 @@ static sheaf_status *ask(sheaf__gpu *gpu, const char *kernel, int blocks, int th
     const size_t behind = (in_bytes + 255) / 256 * 256;
     struct {
         sheaf__gpu_address in, out;
-        int64_t cases;
-    } arguments = { gpu->base, gpu->base + behind, SHEAF__PROBE_CASES };
-    const bool floats = threads == 256;
+    } arguments = { gpu->base, gpu->base + behind }; /* of both: two pointers */
     sheaf_status *st = sheaf__gpu_send(gpu, gpu->base, in, in_bytes);
-    TRY(st,
-        sheaf__gpu_queue(gpu, &(sheaf__launch){ .kernel = kernel,
-                                                .blocks = { blocks },
-                                                .threads = threads,
-                                                .arguments = &arguments,
-                                                .bytes = floats ? sizeof(sheaf__probe_floats)
-                                                                : sizeof(sheaf__probe_groups) }));
+    TRY(st, sheaf__gpu_queue(gpu, SHEAF__LAUNCHED(kernel, blocks, 1, threads, 0, &arguments)));
     TRY(st, sheaf__gpu_await(gpu, gpu->stream,
                              "another GPU (`device cuda:N`), or `device cpu`; dmesg has the "
                              "driver's own report (Xid), and a restart may cure it"));

@@ -125,12 +125,8 @@ static sheaf_status *exchange_with(sheaf__gpu *gpu, visited *mate, found *wrong)
     for (int i = 0; i < NUMBERS; i++)
         got[i] = number(i, 1);
     TRY(st, sheaf__gpu_send(gpu, own, got, BYTES));
-    TRY(st, sheaf__gpu_queue(gpu, &(sheaf__launch){ .kernel = "exchange_sum",
-                                                    .blocks = { 8 },
-                                                    .threads = 256,
-                                                    .shared = SHEAF__EXCHANGE_SHARED(256),
-                                                    .arguments = &sum,
-                                                    .bytes = sizeof sum }));
+    TRY(st, sheaf__gpu_queue(gpu, SHEAF__LAUNCHED("exchange_sum", 8, 1, 256,
+                                                  SHEAF__EXCHANGE_SHARED(256), &sum)));
     TRY(st, sheaf__gpu_failed(gpu, gpu->driver->copy(own + 2 * BYTES, theirs, BYTES, gpu->stream),
                               "copying from a mate"));
     TRY(st, sheaf__gpu_await(gpu, gpu->stream, REMEDY));

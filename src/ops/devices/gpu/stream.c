@@ -266,16 +266,6 @@ void sheaf__gpu_launch(sheaf__gpu *gpu, const sheaf__launch *l)
         sheaf__device_fail(gpu->device, sheaf__gpu_queue(gpu, l));
 }
 
-void sheaf__gpu_each(sheaf__gpu *gpu, const char *kernel, int64_t n, const void *arguments,
-                     size_t bytes)
-{
-    sheaf__gpu_launch(gpu, &(sheaf__launch){ .kernel = kernel,
-                                             .blocks = { (n + 255) / 256 },
-                                             .threads = 256,
-                                             .arguments = arguments,
-                                             .bytes = bytes });
-}
-
 sheaf_sums sheaf__gpu_sums(const sheaf__gpu *gpu)
 {
     return gpu->device->sums;

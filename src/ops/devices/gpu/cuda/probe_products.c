@@ -107,12 +107,8 @@ static sheaf_status *ask(sheaf__gpu *gpu, exam *all, const sheaf__products_kerne
         .job = there->job, .part = there->part, .map = there->map, .jobs = WAYS, .tiles = WAYS
     };
     sheaf_status *st = sheaf__gpu_send(gpu, gpu->base, all, offsetof(exam, y));
-    TRY(st, sheaf__gpu_queue(gpu, &(sheaf__launch){ .kernel = kernel->name,
-                                                    .blocks = { kernel->cluster },
-                                                    .threads = kernel->threads,
-                                                    .shared = kernel->shared,
-                                                    .arguments = &table,
-                                                    .bytes = sizeof table }));
+    TRY(st, sheaf__gpu_queue(gpu, SHEAF__LAUNCHED(kernel->name, kernel->cluster, 1, kernel->threads,
+                                                  kernel->shared, &table)));
     TRY(st, sheaf__gpu_await(gpu, gpu->stream,
                              "SHEAF_WGMMA=off: the products of other GPUs, with the same bytes"));
     TRY(st, sheaf__gpu_fetch(gpu, all->y, (uintptr_t)there->y, sizeof all->y));

@@ -3,7 +3,7 @@
 
 #include <stdint.h>
 
-#define SHEAF__PROBE_CASES 8192 /* of three numbers each */
+#define SHEAF__PROBE_CASES 8192 /* of three numbers each; a multiple of a block */
 enum {
     SHEAF__PROBE_SUM,
     SHEAF__PROBE_PRODUCT,
@@ -19,7 +19,6 @@ enum {
 typedef struct sheaf__probe_floats {
     const float *in; /* [cases][3] */
     float *out;      /* [cases][results] */
-    int64_t cases;
 } sheaf__probe_floats;
 
 /* One instruction of tensor cores, of which all rows and columns are the same: 16 products and c.
