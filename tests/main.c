@@ -1,5 +1,5 @@
-/* main.c - main() of the test programs: runs each TEST() that was linked, in the order of the file.
- */
+/* main.c - main() of the test programs: runs each TEST() that was linked, in the order of the file;
+ * or those whose names match $SHEAF_TESTS, as *rings*. */
 #include "tests/check.h"
 
 /* The bounds of the section, by the linker. */
@@ -19,6 +19,7 @@ int main(void)
     qsort(__start_listed_tests, n, sizeof *__start_listed_tests, by_place);
     for (size_t i = 0; i < n; i++)
         tests[i] = __start_listed_tests[i]->test;
+    cmocka_set_test_filter(getenv("SHEAF_TESTS"));
     const int fixture = &group_fixture != NULL;
     return _cmocka_run_group_tests("tests", tests, n, fixture ? group_fixture.before : NULL,
                                    fixture ? group_fixture.after : NULL);

@@ -257,6 +257,17 @@ typedef struct attention {
     float *stats;
 } attention;
 
+/* As training has one, also where it hides no key. */
+static void *mask_of(int64_t keys)
+{
+    void *at = blank(keys), *host = malloc((size_t)keys);
+    stop(host == NULL ? sheaf__no_memory("a mask") : NULL);
+    memset(host, 1, (size_t)keys);
+    stop(sheaf__upload(device, at, host, (size_t)keys));
+    free(host);
+    return at;
+}
+
 static void run_forward(const void *of)
 {
     const attention *a = of;
@@ -297,6 +308,9 @@ static void attention_of(int64_t queries, int64_t keys)
                                .ldv = NARROW,
                                .ldo = WIDE,
                                .kv_rows = keys } };
+    void *mask = queries > 1 ? mask_of(keys) : NULL;
+    a.shape.key_mask = mask;
+    a.shape.mask_ld = keys;
     a.q = filled(queries * WIDE);
     a.k = filled(keys * NARROW);
     a.v = filled(keys * NARROW);
@@ -310,7 +324,7 @@ static void attention_of(int64_t queries, int64_t keys)
         a.dv = blank(keys * NARROW * 2);
         say("backward", queries, keys, seconds_of(run_backward, &a, a.dv), 5);
     }
-    void *const used[] = { a.dv, a.dk, a.dq, a.d_o, a.stats, a.o, a.v, a.k, a.q };
+    void *const used[] = { a.dv, a.dk, a.dq, a.d_o, a.stats, a.o, a.v, a.k, a.q, mask };
     for (size_t i = 0; i < sizeof used / sizeof *used; i++)
         sheaf__device_free(device, used[i]);
 }

@@ -259,6 +259,23 @@ TEST(test_products__wide_chains_end)
     }
 }
 
+/* So many steps that the ring of stages goes round, in each loop of each kernel. */
+TEST(test_products__wide_rings_turn)
+{
+    for (int i = 0; i < 16; i++) {
+        const sheaf_dtype dtype = i & 4 ? SHEAF_F16 : SHEAF_BF16;
+        sheaf__term term[2];
+        seed = 4200 + (uint64_t)i;
+        for (int t = 0; t < 2; t++) {
+            term[t] = wide_term(dtype, i % 4, 257, 136, 64 * 7, ORDINARY);
+            term[t].apart = true;
+        }
+        const sheaf__product job = plain_job(dtype, 257, 136, term, 1 + i / 8);
+        check_jobs("wide rings", &job, 1, SHEAF_SUMS_MMA16);
+        assert_ran(i < 8 ? "products_wide_256" : "products_wide_128");
+    }
+}
+
 /* A part is a chain: many elements of few terms do not make the call too large for maps. */
 TEST(test_products__wide_terms_are_long)
 {
