@@ -416,7 +416,7 @@ const char sheaf__text_kwargs[] = "chat_template_kwargs";
 static sheaf_status *take_kwargs(sheaf__text_record *r)
 {
     const json_t *kwargs = json_object_get(r->json, sheaf__text_kwargs);
-    if (r->pictures || r->answer_optional || !has_some(kwargs))
+    if (r->pictures || (r->answer_optional && !r->any_parts) || !has_some(kwargs))
         return NULL;
     r->kwargs = kwargs;
     return json_is_object(kwargs)

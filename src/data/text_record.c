@@ -265,7 +265,7 @@ static void find_ignored(sheaf__text_record *r, json_t *record)
     }
     if (r->form == SHEAF__FORM_PROMPT && json_object_get(record, "completion") == NULL)
         known[n++] = "answer";
-    if (r->form < SHEAF__FORM_PROMPT && !r->pictures && !r->answer_optional)
+    if (r->form < SHEAF__FORM_PROMPT && !r->pictures && (!r->answer_optional || r->any_parts))
         known[n++] = sheaf__text_kwargs;
     known[n++] = "image";
     known[n++] = "images";

@@ -98,7 +98,8 @@ static sheaf_status *render_messages(sheaf__rendered *out, const rendering *r,
                                                    .generation_prompt = r->o->generation_prompt,
                                                    .bos = r->stored.bos,
                                                    .eos = r->stored.eos,
-                                                   .tools = c->tools });
+                                                   .tools = c->tools,
+                                                   .kwargs = c->kwargs });
     free(message);
     return st;
 }

@@ -114,6 +114,7 @@ static sheaf_status *open_runner(course *c, int64_t rows)
     c->runner.head.temperature = c->options->temperature;
     c->runner.head.each = c->each;
     c->runner.batch.answer = c->label;
+    c->runner.batch.prompts_too = c->options->prompts_too;
     c->runner.head.take = whole ? take_logits : NULL;
     c->runner.head.self = c;
     return st;

@@ -17,7 +17,8 @@ typedef struct sheaf__evaluate_options {
     const int64_t *row;  /* [rows] rows to read, in this order; NULL: all */
     int64_t rows;
     const int64_t
-        *other;  /* [rows] rows whose answers stand behind the prompts; NULL: each its own */
+        *other;       /* [rows] rows whose answers stand behind the prompts; NULL: each its own */
+    bool prompts_too; /* prompts have labels as well */
     bool padded; /* every row has sheaf_data_seq() positions, all passed to `take`; else rows are as
                     long as the longest of their micro-batch, and only positions with a label are
                     computed. The same on all ranks */

@@ -259,20 +259,22 @@ enum {
     OF_REWARD = 1024,
     OF_RATIO = 2048,
     MODULATED = 4096,
-    ALONE = 8192
+    ALONE = 8192,
+    FLIPS = 16384
 };
 
 static const struct {
     const char *name;
     result (*of)(const scores *s);
-    /* SMOOTHS: reads the smoothing; SMOOTHED: needs it; LOWERED: by gamma; OF_RATIO: of no other
-     * divergence; MODULATED: by tau; ALONE: without cpo's cross-entropy */
+    /* SMOOTHS: reads the smoothing; SMOOTHED: needs it; FLIPS: beside it others do without, as in
+     * TRL; LOWERED: by gamma; OF_RATIO: of no other divergence; MODULATED: by tau; ALONE: without
+     * cpo's cross-entropy */
     unsigned is;
 } table[] = {
     { "sigmoid", of_sigmoid, SMOOTHS | OF_DPO | OF_CPO },
     { "hinge", of_hinge, OF_DPO | OF_CPO },
     { "ipo", of_ipo, OF_DPO | OF_CPO | BY_AVERAGE },
-    { "robust", of_robust, SMOOTHS | OF_DPO },
+    { "robust", of_robust, SMOOTHS | FLIPS | OF_DPO },
     { "sigmoid_norm", of_sigmoid_norm, SMOOTHS | OF_DPO | BY_AVERAGE },
     { "sft", of_sft, IS_SFT | OF_DPO },
     { "apo_zero", of_apo_zero, OF_DPO | OF_RATIO },
@@ -280,7 +282,7 @@ static const struct {
     { "nca_pair", of_nca_pair, OF_DPO | OF_RATIO },
     { "bco_pair", of_bco_pair, OF_DPO | OF_RATIO },
     { "sppo_hard", of_sppo_hard, OF_DPO | OF_RATIO },
-    { "exo_pair", of_exo_pair, SMOOTHS | SMOOTHED | OF_DPO },
+    { "exo_pair", of_exo_pair, SMOOTHS | SMOOTHED | FLIPS | OF_DPO },
     { "discopop", of_discopop, OF_DPO | MODULATED },
     { "kto", of_kto, OF_KTO },
     { "apo_zero_unpaired", of_apo_zero_unpaired, OF_KTO },
@@ -568,6 +570,7 @@ sheaf_status *sheaf__objective_read(sheaf__objective *out, const sheaf__objectiv
 sheaf__pair_loss sheaf__objective_pair(const sheaf__objective *o, const sheaf__pair *pair)
 {
     const double weight = o->weighting ? sheaf__exp_d(pair->certainty) : 1;
+    const unsigned all = kinds(o);
     sheaf__pair_loss out = { 0 };
     double r[2];
     for (int k = 0; k < 2; k++) {
@@ -577,9 +580,10 @@ sheaf__pair_loss sheaf__objective_pair(const sheaf__objective *o, const sheaf__p
     }
     for (int i = 0; i < o->losses; i++) {
         const unsigned is = table[o->loss[i]].is;
-        const bool averages = !o->reference && (is & BY_AVERAGE);
+        const bool averages = !o->reference && (is & BY_AVERAGE),
+                   smooths = (is & SMOOTHS) && ((is & FLIPS) || !(all & FLIPS));
         scores s = { .beta = o->beta,
-                     .e = o->smoothing,
+                     .e = smooths ? o->smoothing : 0,
                      .margin = pair->margin,
                      .center = o->center,
                      .tau = o->tau };

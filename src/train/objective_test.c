@@ -282,6 +282,25 @@ TEST(test_objective__probabilities_have_a_shape)
         }
 }
 
+/* TRL's sigmoid, which never reads it, beside losses that do. */
+TEST(test_objective__smoothing_is_that_of_the_losses_that_need_it)
+{
+    static const char *const lists[][3] = { { "robust", "sigmoid", "robust,sigmoid" },
+                                            { "exo_pair", "sigmoid_norm",
+                                              "exo_pair,sigmoid_norm" } };
+    static const sheaf__pair pair = { { -3, -5 }, { -4, -4.5 }, { 2, 3 } };
+    for (size_t i = 0; i < ARRAY_LEN(lists); i++) {
+        double loss[3];
+        for (int k = 0; k < 3; k++) {
+            sheaf__objective o;
+            const sheaf__objective_options options = of("dpo", lists[i][k]);
+            CHECK_OK(sheaf__objective_read(&o, &options, k == 1 ? 0 : 0.2));
+            loss[k] = sheaf__objective_pair(&o, &pair).loss;
+        }
+        CHECK_NEAR(lists[i][2], loss[2], loss[0] + loss[1], 1e-15);
+    }
+}
+
 TEST(test_objective__discopop_has_a_temperature)
 {
     static const sheaf__pair pair = { { -3, -5 }, { -4, -4.5 }, { 1, 1 } };

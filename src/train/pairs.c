@@ -349,18 +349,34 @@ static sheaf_status *certainties(double *out, double *doubled, sheaf__model *mod
     return st;
 }
 
-/* The cross-entropy of the chosen answers' tokens. */
+/* The cross-entropy of the chosen answers' tokens, and of their prompts' where these count. */
 static sheaf_status *chosen_nll(sheaf__pair_sums *out, double *sum, sheaf__model *model,
                                 const sheaf__subset *subset, const sheaf__objective *objective,
                                 const sheaf_train_options *o, const sheaf__evaluate_options *how)
 {
-    sheaf_status *st =
-        objective->ld_alpha == 1 ? NULL : whole_sums(sum, model, subset, objective, o, how);
-    for (int64_t i = 0; i < sheaf__subset_rows(subset) && st == NULL; i++) {
-        const int64_t row = sheaf_data_side(subset->data, sample_of(subset, i), 0);
-        out->nll -= sum[row];
-        out->nll_tokens += (double)sheaf_data_labels(subset->data, &row, 1);
+    const int64_t n = sheaf__subset_rows(subset);
+    int64_t *row = malloc((size_t)n * sizeof *row + 1);
+    sheaf__evaluate_options prompts = *how;
+    sheaf__evaluation with;
+    sheaf_status *st = sheaf__agree_groups(
+        model->context, row == NULL ? sheaf__no_memory("cross-entropy of answers") : NULL);
+    for (int64_t i = 0; i < n && st == NULL; i++)
+        row[i] = sheaf_data_side(subset->data, sample_of(subset, i), 0);
+    prompts.row = row;
+    prompts.rows = n;
+    prompts.prompts_too = true;
+    if (objective->prompts) {
+        TRY(st, sheaf__evaluate(&with, model, subset->data, &prompts));
+        out->nll_tokens = st == NULL ? (double)with.tokens : 0;
+        out->nll = st == NULL ? with.loss * out->nll_tokens : 0;
+    } else if (objective->ld_alpha != 1) {
+        TRY(st, whole_sums(sum, model, subset, objective, o, how));
     }
+    for (int64_t i = 0; i < n && st == NULL && !objective->prompts; i++) {
+        out->nll -= sum[row[i]];
+        out->nll_tokens += (double)sheaf_data_labels(subset->data, &row[i], 1);
+    }
+    free(row);
     return st;
 }
 

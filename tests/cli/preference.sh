@@ -226,6 +226,8 @@ check "the same loss, too" near "$(metric one 1 loss)" "$(evals one | cut -d' ' 
 check "which is less" awk -v loss="$(metric one 1 loss)" 'BEGIN { exit !(loss > 0 && loss < 0.6) }'
 check "and equal answers are not right" awk -v all="$(evals one)" 'BEGIN { split(all, x, " "); exit !(x[2] == 0) }'
 
+check "as with prompts that are learnt" run prompted --objective orpo --eval-data "$work/pairs.jsonl" --steps 1 --micro-batch 24 --accumulate 1 --lr 1e-30
+check "the same loss, too" near "$(metric prompted 1 loss)" "$(evals prompted | cut -d' ' -f1)" 2e-6
 evaluated() { "$sheaf" eval "$@" 2>"$work/said" >"$work/stdout" || { cat "$work/said"; return 1; }; }
 # as_trained RUN DATA FLAG...: eval gives the numbers of the run's last evaluation, all of their places
 as_trained() {
