@@ -255,6 +255,11 @@ TEST(test_videos__frames_stand_in_groups)
     sheaf_config_release(&c);
 }
 
+/* A record of more fields whose question has these parts. */
+#define PARTS(MORE, CONTENT)                                                                       \
+    "{" MORE ", \"messages\": [{\"role\": \"user\", \"content\": [" CONTENT                        \
+    "]}, {\"role\": \"assistant\", \"content\": \"A\"}]}"
+
 TEST(test_videos__what_is_refused)
 {
     static const struct {
@@ -274,6 +279,17 @@ TEST(test_videos__what_is_refused)
         { VIDEO(FRAMES_3 ", \"temporal_ids\": 3", "Q"),
           "a list of groups, each a list of numbers: [[0, 3, 7], [12]] | 3" },
         { VIDEO(FRAMES_3 ", \"fps\": 0", "Q"), "'fps' | frames in a second" },
+        { VIDEO(FRAMES_3 ", \"fps\": 2, \"times\": [0, 1, 2]", "Q"), "either \"fps\" or" },
+        { VIDEO(FRAMES_3 ", \"times\": [0, 1]", "Q"), "'times' | 3 ascending seconds" },
+        { VIDEO(FRAMES_3 ", \"times\": [0, 2, 1]", "Q"), "'times' | 3 ascending seconds" },
+        { VIDEO(FRAMES_3 ", \"target_fps\": 1", "Q"), "'target_fps' | none" },
+        { VIDEO("\"video\": {\"frames\": [\"a.png\"], \"nframes\": 8}", "Q"),
+          "'video' | frames, with fps, times, target_fps or temporal_ids | 'nframes'" },
+        { VIDEO(FRAMES_3 ", \"videos\": [\"empty\"]", "Q"), "either \"video\" or \"videos\"" },
+        { VIDEO("\"videos\": \"empty\"", "Q"), "'videos' | a list of videos" },
+        { PARTS("\"id\": 1", "{\"type\": \"video\", \"video\": [\"a.png\"], \"nframes\": 8}"),
+          "| 'nframes'" },
+        { PARTS("\"id\": 1", "{\"type\": \"video\"}"), "a picture for '<video>'" },
         { VIDEO("\"video\": []", "Q"), "'video' | a folder of frames, or a list" },
         { VIDEO("\"video\": \"a.png\"", "Q"), "ffmpeg -i" },
         { VIDEO("\"video\": \"empty\"", "Q"),
@@ -283,7 +299,7 @@ TEST(test_videos__what_is_refused)
         { VIDEO("\"image\": {\"<image_00>\": \"a.png\"}, \"temporal_ids\": [[1]]", "<image_00>"),
           "a list of pictures beside it" },
     };
-    sheaf_config c = config_4_5(), old = config_of("minicpmv");
+    sheaf_config c = config_4_5(), old = config_of("omnilmm");
     sheaf_data *d = NULL;
     put_pictures();
     CHECK_OK(sheaf__make_dirs(at("empty")));
@@ -302,11 +318,6 @@ TEST(test_videos__what_is_refused)
 #define TALK(IMAGE, USER)                                                                          \
     "{\"image\": " IMAGE ", \"messages\": [{\"role\": \"user\", \"content\": \"" USER              \
     "\"}, {\"role\": \"assistant\", \"content\": \"A\"}]}"
-
-/* A record of more fields whose question has these parts. */
-#define PARTS(MORE, CONTENT)                                                                       \
-    "{" MORE ", \"messages\": [{\"role\": \"user\", \"content\": [" CONTENT                        \
-    "]}, {\"role\": \"assistant\", \"content\": \"A\"}]}"
 
 #define SHOWN(IMAGES, USER)                                                                        \
     "{\"images\": " IMAGES ", \"prompt\": \"" USER "\", \"completion\": \"A\"}"
@@ -339,8 +350,8 @@ TEST(test_open__names_what_is_bad)
           "a list of pictures, which parts of contents place | an object of names" },
         { PARTS("\"id\": 1", "{\"image\": \"a.png\", \"min_pixels\": 3136}"), SHEAF_E_DATA,
           "'messages[0].content[0]' | a picture without a size of its own | min_pixels" },
-        { PARTS("\"id\": 1", "{\"type\": \"video\", \"video\": \"a.mp4\"}"), SHEAF_E_DATA,
-          "'messages[0].content[0]' | a part of type text, image or image_url | type 'video'" },
+        { PARTS("\"id\": 1", "{\"type\": \"audio\", \"audio\": \"a.mp3\"}"), SHEAF_E_DATA,
+          "'messages[0].content[0]' | a part of type text, image, image_url or video | type 'audio'" },
         { PARTS("\"id\": 1",
                 "{\"type\": \"image_url\", \"image_url\": {\"url\": \"http://a/b.png\"}}"),
           SHEAF_E_DATA, "'messages[0].content[0]' | the path of a file, or data:image/png" },

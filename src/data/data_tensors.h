@@ -16,6 +16,7 @@ typedef struct sheaf__found_image {
     int64_t height, width; /* in pixels */
     int32_t frame;         /* of a video, as in sheaf__picture */
     bool joins;
+    int64_t inside; /* of a patch that holds several frames: the frame */
 } sheaf__found_image;
 
 typedef struct sheaf__tensors {
@@ -87,9 +88,16 @@ sheaf_status *sheaf__tensors_stack(sheaf__tensors *in, const char *name, int tow
  * nothing. */
 #define SHEAF__PER_ROW "images_per_row"
 sheaf_status *sheaf__tensors_per_row(int64_t **out, const sheaf__tensors *in);
-/* They fill in->image. listed: images whose sizes and pixels are known already, in order. */
+/* Images whose sizes and pixels are known already, in order. */
+typedef struct sheaf__listed {
+    const char *name; /* of the tensor that lists them */
+    int64_t token;    /* of a row of them */
+    sheaf__found_image *image;
+    int64_t count, used;
+} sheaf__listed;
+/* They fill in->image. listed: pictures, and frames of videos; NULL: the tower's own size. */
 sheaf_status *sheaf__masked_find(sheaf__tensors *in);
-sheaf_status *sheaf__marks_find(sheaf__tensors *in, const sheaf__found_image *listed, int64_t n);
+sheaf_status *sheaf__marks_find(sheaf__tensors *in, sheaf__listed listed[2]);
 sheaf_status *sheaf__bound_find(sheaf__tensors *in);
 sheaf_status *sheaf__grid_find(sheaf__tensors *in);
 /* sheaf__marks_unfold - the rows as the model sees them, where one token stands for all rows of an

@@ -1,6 +1,7 @@
 /* record_pictures.c - see record_pictures.h. */
 #include "data/record_pictures.h"
 
+#include <math.h>
 #include <strings.h>
 
 #include "base/base.h"
@@ -17,6 +18,8 @@ typedef struct place {
     const char *field;  /* of the record */
     const char *folder; /* that paths are relative to; NULL: the working folder */
     const sheaf__viewing *viewing;
+    const json_t *record;
+    bool one; /* "video" is beside it, not a list "videos" */
 } place;
 
 static sheaf_status *bad_image(const json_t *found, const char *field)
@@ -247,8 +250,7 @@ const char *sheaf__record_pictures_field(const json_t *record)
 
 /* ---- videos ---- */
 
-static const char video_name[] = "<video>",
-                  groups_form[] = "a list of groups, each a list of numbers: [[0, 3, 7], [12]]";
+static const char groups_form[] = "a list of groups, each a list of numbers: [[0, 3, 7], [12]]";
 
 static sheaf_status *bad_ids(const char *expected, const json_t *found)
 {
@@ -296,27 +298,208 @@ static sheaf_status *set_groups(sheaf__record_pictures *p, int64_t first, const 
     return NULL;
 }
 
-/* Numbers of frames that are so many in a second, in groups of one size. */
-static sheaf_status *set_times(sheaf__record_pictures *p, int64_t first, const json_t *fps,
-                               const place *in)
+/* Frames of a video, before some are taken. */
+typedef struct frames {
+    const sheaf__frames *from;
+    const sheaf__video_form *form;
+    const char *field;
+    double fps, *second;  /* [from->count]; fps 0: they are given one by one */
+    int64_t *kept, count; /* numbers of those that are taken */
+} frames;
+
+static sheaf_status *bad_times(const json_t *found, int64_t n)
 {
-    const int64_t n = p->count - first, size = (n + GROUPS - 1) / GROUPS;
-    const double each = fps == NULL ? 5 : json_number_value(fps);
+    char expected[96], text[96];
+    snprintf(expected, sizeof expected,
+             "%" PRId64 " ascending seconds from 0 on, one for each of the frames", n);
+    return sheaf__bad_field("times", expected, "%s", sheaf__json_show(text, found));
+}
+
+/* A number of frames in a second; otherwise: without one. */
+static sheaf_status *rate(double *out, const json_t *about, const char *key, double otherwise)
+{
+    const json_t *value = value_of(about, key);
     char text[96];
-    if (each <= 0 || each > 1000)
-        return sheaf__bad_field("fps", "frames in a second, above 0 and at most 1000", "%s",
-                                sheaf__json_show(text, fps));
-    if (size > in->viewing->tower[0].frames)
-        return sheaf__bad_field("video", "at most 1080 frames", "%" PRId64, n);
+    *out = value == NULL ? otherwise : json_number_value(value);
+    return value == NULL || (*out > 0 && *out <= 1000)
+               ? NULL
+               : sheaf__bad_field(key, "frames in a second, above 0 and at most 1000", "%s",
+                                  sheaf__json_show(text, value));
+}
+
+/* The second of each frame. */
+static sheaf_status *find_seconds(frames *f)
+{
+    const json_t *times = value_of(f->from->about, "times");
+    const int64_t n = f->from->count;
+    sheaf_status *st = rate(&f->fps, f->from->about, "fps", f->form->fps);
+    if (st == NULL && times != NULL && value_of(f->from->about, "fps") != NULL)
+        st = sheaf__bad_field("times", "either \"fps\" or \"times\"", "both");
+    if (st == NULL && times != NULL && json_array_size(times) != (size_t)n)
+        st = bad_times(times, n);
+    for (int64_t i = 0; i < n && st == NULL; i++) {
+        const json_t *one = times == NULL ? NULL : json_array_get(times, (size_t)i);
+        f->second[i] = times == NULL ? (double)i / f->fps : json_number_value(one);
+        if (times != NULL && (!json_is_number(one) || !(f->second[i] >= 0) ||
+                              (i > 0 && !(f->second[i] > f->second[i - 1]))))
+            st = bad_times(one, n);
+        else if (f->second[i] * 10 + 0.5 >= SHEAF__MOST_FRAME)
+            st = sheaf__bad_field(f->field, "a video of at most 19 days", "%g seconds",
+                                  f->second[i]);
+    }
+    f->fps = times == NULL ? f->fps : 0;
+    return st;
+}
+
+/* Python's round(): halves go to the even number. */
+static int64_t nearest(double x)
+{
+    const int64_t below = (int64_t)x;
+    const double rest = x - (double)below;
+    return below + (rest > 0.5 || (rest == 0.5 && below % 2 != 0));
+}
+
+/* Those that the model's program would take of so many in a second; without a rate all. */
+static sheaf_status *take_frames(frames *f, int64_t group)
+{
+    const int64_t n = f->from->count, many = f->form->many < n ? f->form->many : n;
+    double sampled = f->form->sampled, few = (double)f->form->few;
+    sheaf_status *st = rate(&sampled, f->from->about, "target_fps", sampled);
+    f->count = n;
+    if (st == NULL && f->form->many == 0 && value_of(f->from->about, "target_fps") != NULL)
+        st = sheaf__bad_field("target_fps", "none: this model takes all frames", "one");
+    for (int64_t i = 0; i < n; i++)
+        f->kept[i] = i;
+    if (st != NULL || sampled == 0 || f->fps == 0 || n < 2)
+        return st;
+    double wanted = (double)n / f->fps * sampled;
+    if (f->form->whole) {
+        wanted = floor(wanted) > few ? floor(wanted) : few;
+        f->count = wanted < (double)many ? (int64_t)wanted : many;
+        const double step = (double)(n - 1) / (double)(f->count > 1 ? f->count - 1 : 1);
+        for (int64_t i = 0; i < f->count; i++)
+            f->kept[i] = nearest((double)i * step);
+        return NULL;
+    }
+    const int64_t most = many / group * group;
+    wanted = wanted > few ? wanted : few;
+    f->count = (wanted < (double)most ? (int64_t)wanted : most) / group * group;
+    for (int64_t i = 0; i < f->count; i++)
+        f->kept[i] = (int64_t)(float)((double)i * ((double)n / (double)f->count));
+    return NULL;
+}
+
+/* Groups of one size, and the numbers of their frames. */
+static sheaf_status *number_frames(sheaf__record_pictures *p, int64_t first, const frames *f,
+                                   const sheaf__tower *tower)
+{
+    const int64_t n = f->count, few = (n + GROUPS - 1) / GROUPS,
+                  size = tower->frames == 0   ? 1
+                         : tower->repeats > 0 ? tower->frames
+                                              : few;
+    const double taken = f->fps > 0 ? (double)n / (double)f->from->count * f->fps
+                         : n > 1    ? (double)(n - 1) / (f->second[n - 1] - f->second[0])
+                                    : 1;
+    if (tower->frames > 0 && size > tower->frames)
+        return sheaf__bad_field(f->field, "at most 1080 frames", "%" PRId64, n);
     for (int64_t i = 0; i < n; i++) {
-        const double tenth = (double)i * 10 / each + 0.5;
-        if (tenth >= SHEAF__MOST_FRAME)
-            return sheaf__bad_field("fps", "a video of at most 19 days", "%s",
-                                    sheaf__json_show(text, fps));
-        p->viewed[first + i].frame = (int32_t)tenth + 1;
-        p->viewed[first + i].joins = i % size != 0;
+        sheaf__viewed *v = &p->viewed[first + i];
+        const float step = (float)((double)size / taken), /* seconds between two groups */
+            at = (float)(i / size) * step * (float)f->form->steps;
+        v->second = f->second[f->kept[i]];
+        if (!(at < SHEAF__MOST_FRAME))
+            return sheaf__bad_field(f->field, "a video of at most 19 days", "another");
+        v->frame = tower->frames == 0   ? 0
+                   : f->form->steps > 0 ? 1 + (int32_t)at
+                                        : 1 + (int32_t)(v->second * 10 + 0.5);
+        v->joins = i % size != 0;
     }
     return NULL;
+}
+
+/* How frames stand in the text; `name` is that of the video, or of each group. */
+static void show_frames(sheaf__record_pictures *p, int64_t first, const char *name, bool video)
+{
+    for (int64_t i = first; i < p->count; i++) {
+        sheaf__chat_picture *shown = &p->shown[i];
+        int64_t last = i;
+        while (last + 1 < p->count && p->viewed[last + 1].joins)
+            last++;
+        shown->frame = video || p->viewed[i].frame > 0;
+        shown->second = (p->viewed[i].second + p->viewed[last].second) / 2;
+        shown->joins = p->viewed[i].joins;
+        shown->follows = video && i > first && !shown->joins;
+        shown->name = shown->joins || shown->follows ? NULL : name;
+    }
+}
+
+/* All frames of a patch and of a video are equally large. */
+static sheaf_status *check_sizes(const sheaf__record_pictures *p, int64_t first, const char *field)
+{
+    const sheaf__sliced *s = &p->viewed[first].pieces;
+    for (int64_t i = first + 1; i < p->count; i++) {
+        const sheaf__sliced *other = &p->viewed[i].pieces;
+        if (other->width != s->width || other->height != s->height)
+            return sheaf__bad_field(field, "frames of one size, as the first", "%s: another",
+                                    p->viewed[i].path);
+    }
+    return NULL;
+}
+
+static sheaf_status *add_frames(sheaf__record_pictures *p, frames *f, const sheaf__viewing *viewing)
+{
+    const sheaf__tower *tower = &viewing->tower[0];
+    const json_t *ids = value_of(f->from->about, "temporal_ids");
+    const int64_t first = p->count;
+    sheaf__viewing own = *viewing;
+    sheaf_status *st = find_seconds(f);
+    TRY(st, take_frames(f, tower->frames));
+    if (st == NULL && f->count < (f->form->whole ? tower->frames : 1))
+        st = sheaf__bad_field(f->field, "at least as many frames as one patch holds", "%" PRId64,
+                              f->count);
+    if (f->form->slices > 0)
+        own.form.slices = f->form->slices;
+    if (f->form->most > 0) {
+        own.form.least = f->form->least;
+        own.form.most = f->form->most;
+        own.frames = f->form->whole ? f->count : 0;
+    }
+    for (int64_t i = 0; i < f->count && st == NULL; i++) {
+        const int64_t k = f->kept[i];
+        if (f->from->bytes != NULL)
+            own.bytes = f->from->bytes[k];
+        st = missing(add(p, NULL, f->from->path[k], &own), f->from->path[k], f->from->seen);
+    }
+    if (st == NULL && tower->repeats > 0)
+        st = check_sizes(p, first, f->field);
+    if (st == NULL && ids != NULL && (tower->frames == 0 || tower->repeats > 0))
+        st = sheaf__bad_field("temporal_ids",
+                              "\"fps\" or \"times\": this model groups frames itself", "some");
+    TRY(st, number_frames(p, first, f, tower));
+    if (ids != NULL)
+        TRY(st, set_groups(p, first, ids, &(place){ .field = "video", .viewing = viewing }));
+    if (st == NULL)
+        show_frames(p, first, SHEAF__VIDEO_HERE, true);
+    return st;
+}
+
+sheaf_status *sheaf__record_pictures_video(sheaf__record_pictures *p, const sheaf__frames *from,
+                                           const sheaf__viewing *viewing)
+{
+    frames f = { .from = from, .form = &viewing->form.video, .field = from->field };
+    if (f.form->fps == 0)
+        return sheaf_try_this(
+            sheaf__bad_field(f.field, "none: this model reads pictures alone", "one"),
+            "\"images\": the frames as pictures, each for itself");
+    if (from->count < 1 || p->count + from->count > MOST)
+        return sheaf__bad_field(f.field, "1 to 1000 frames", "%" PRId64, from->count);
+    f.second = malloc((size_t)from->count * sizeof *f.second);
+    f.kept = malloc((size_t)from->count * sizeof *f.kept);
+    sheaf_status *st = f.second == NULL || f.kept == NULL ? sheaf__no_memory("a video")
+                                                          : add_frames(p, &f, viewing);
+    free(f.second);
+    free(f.kept);
+    return st;
 }
 
 static bool is_picture_file(const char *name)
@@ -330,30 +513,28 @@ static bool is_picture_file(const char *name)
     return is;
 }
 
-/* The pictures of a folder. */
-static sheaf_status *add_folder(sheaf__record_pictures *p, const json_t *value, const place *in)
+/* Paths of the pictures of a folder. */
+static sheaf_status *list_folder(char ***out, int64_t *count, const json_t *value, const place *in)
 {
     char *whole = NULL, **names = NULL;
-    int64_t n = 0, before = p->count;
+    int64_t n = 0;
     bool seen;
     sheaf_status *st = whole_path(&whole, &seen, value, in);
     if (st == NULL && sheaf__path_kind(whole) == SHEAF_PATH_FILE) {
         st = sheaf__bad_field(in->field, "a folder of frames, or a list of pictures", "the file %s",
                               whole);
-        sheaf_try_this(st, "ffmpeg -i %s -vf fps=5 FOLDER/%%05d.png", whole);
+        sheaf_try_this(st, "ffmpeg -i %s -vf fps=%g FOLDER/%%05d.png", whole,
+                       in->viewing->form.video.fps);
     }
     TRY(st, missing(sheaf__list_dir(&names, &n, whole), whole, seen));
     for (int64_t i = 0; i < n && st == NULL; i++) {
-        char *path = NULL;
         if (!is_picture_file(names[i]))
             continue;
-        if (p->count - before == MOST)
-            st = sheaf__bad_field(in->field, "at most 1000 frames", "more in %s", whole);
-        TRY(st, sheaf__path_join(&path, whole, names[i]));
-        TRY(st, add(p, NULL, path, in->viewing));
-        free(path);
+        st = SHEAF_GROW(out, NULL, *count + 1) ? sheaf__path_join(&(*out)[*count], whole, names[i])
+                                               : sheaf__no_memory("a video");
+        *count += st == NULL;
     }
-    if (st == NULL && p->count == before)
+    if (st == NULL && *count == 0)
         st = sheaf__bad_field(in->field, "a folder with frames: .png, .jpg, .jpeg or .webp",
                               "none in %s", whole);
     sheaf__names_free(names, n);
@@ -361,53 +542,71 @@ static sheaf_status *add_folder(sheaf__record_pictures *p, const json_t *value, 
     return st;
 }
 
-/* How frames stand in the text; `name` is that of the video, or of each group. */
-static void show_frames(sheaf__record_pictures *p, int64_t first, const char *name, bool video)
+static sheaf_status *list_frames(char ***out, int64_t *count, const json_t *value, const place *in)
 {
-    for (int64_t i = first; i < p->count; i++) {
-        sheaf__chat_picture *shown = &p->shown[i];
-        shown->frame = p->viewed[i].frame > 0;
-        shown->joins = p->viewed[i].joins;
-        shown->follows = video && i > first && !shown->joins;
-        shown->name = shown->joins || shown->follows ? NULL : name;
+    const size_t n = json_array_size(value);
+    bool seen;
+    sheaf_status *st = NULL;
+    if (!json_is_array(value))
+        return list_folder(out, count, value, in);
+    if (n == 0 || n > MOST)
+        return sheaf__bad_field(in->field, "a folder of frames, or a list of 1 to 1000 pictures",
+                                "%zu", n);
+    if (!SHEAF_GROW(out, NULL, (int64_t)n))
+        return sheaf__no_memory("a video");
+    for (size_t i = 0; i < n && st == NULL; i++) {
+        st = whole_path(&(*out)[*count], &seen, json_array_get(value, i), in);
+        *count += st == NULL;
     }
+    return st;
 }
 
-static sheaf_status *read_video(sheaf__record_pictures *p, const json_t *video,
-                                const json_t *record, const char *folder,
-                                const sheaf__viewing *viewing)
+/* Of an object with "frames", or of a part. */
+static sheaf_status *check_video(const json_t *value, const char *field)
 {
-    sheaf__viewing whole = *viewing; /* frames are not sliced */
-    const place in = { "video", folder, &whole };
-    const json_t *ids = json_object_get(record, "temporal_ids");
-    const int64_t first = p->count;
-    const size_t n = json_array_size(video);
+    static const char *const known[] = { "frames",       "fps",  "times", "target_fps",
+                                         "temporal_ids", "type", "video" };
+    const char *key;
+    json_t *one;
+    json_object_foreach((json_t *)value, key, one)
+    {
+        size_t i = 0;
+        while (i < sizeof known / sizeof *known && strcmp(key, known[i]) != 0)
+            i++;
+        if (i == sizeof known / sizeof *known && !json_is_null(one))
+            return sheaf__bad_field(field, "frames, with fps, times, target_fps or temporal_ids",
+                                    "'%.40s'", key);
+    }
+    return NULL;
+}
+
+static sheaf_status *add_video(sheaf__record_pictures *p, const json_t *value, const json_t *about,
+                               const place *in)
+{
+    const json_t *inner = value_of(value, "frames");
+    char **path = NULL;
+    int64_t n = 0;
     sheaf_status *st = NULL;
-    whole.form.slices = 1;
-    if (viewing->tower[0].frames == 0)
-        return sheaf_try_this(
-            sheaf__bad_field("video", "none: this model reads pictures alone", "one"),
-            "\"images\": the frames as pictures, each for itself");
-    if (n > MOST)
-        return sheaf__bad_field("video", "at most 1000 frames", "%zu", n);
-    if (!json_is_array(video))
-        st = add_folder(p, video, &in);
-    else if (n == 0)
-        st =
-            sheaf__bad_field("video", "a folder of frames, or a list of pictures", "an empty list");
-    for (size_t i = 0; i < n && st == NULL; i++)
-        st = add_path(p, NULL, json_array_get(video, i), &in);
-    TRY(st, ids != NULL ? set_groups(p, first, ids, &in)
-                        : set_times(p, first, json_object_get(record, "fps"), &in));
-    if (st == NULL)
-        show_frames(p, first, video_name, true);
+    if (in->viewing->form.video.fps > 0) {
+        st = inner != NULL         ? check_video(value, in->field)
+             : about == in->record ? NULL
+                                   : check_video(about, in->field);
+        TRY(st, list_frames(&path, &n, inner == NULL ? value : inner, in));
+    }
+    const sheaf__frames from = { .path = (const char *const *)path,
+                                 .count = n,
+                                 .about = inner == NULL ? about : value,
+                                 .field = in->field,
+                                 .seen = in->folder != NULL };
+    TRY(st, sheaf__record_pictures_video(p, &from, in->viewing));
+    sheaf__names_free(path, n);
     return st;
 }
 
 /* temporal_ids of a list of pictures: frames are read whole. */
 static sheaf_status *group_pictures(sheaf__record_pictures *p, const json_t *ids, const place *in)
 {
-    if (in->viewing->tower[0].frames == 0)
+    if (in->viewing->tower[0].frames == 0 || in->viewing->tower[0].repeats > 0)
         return sheaf__bad_field("temporal_ids", "none: this model reads pictures alone", "some");
     if (p->own_names)
         return sheaf__bad_field("temporal_ids", "a list of pictures beside it", "named ones");
@@ -460,50 +659,59 @@ static sheaf_status *add_of_messages(sheaf__record_pictures *p, const json_t *re
 typedef struct walk {
     sheaf__record_pictures *out;
     place in;
-    const json_t *beside; /* pictures beside the messages: one, or a list; NULL: none */
-    size_t next;          /* of these */
+    const json_t
+        *beside[2]; /* pictures, and videos, beside the messages: one, or a list; or NULL */
+    size_t next[2]; /* of these */
 } walk;
 
-static const json_t *next_beside(walk *w)
+static const json_t *next_beside(walk *w, bool video)
 {
-    if (!json_is_array(w->beside))
-        return w->next++ == 0 ? w->beside : NULL;
-    return json_array_get(w->beside, w->next++);
+    const json_t *beside = w->beside[video];
+    if (video ? w->in.one : !json_is_array(beside))
+        return w->next[video]++ == 0 ? beside : NULL;
+    return json_array_get(beside, w->next[video]++);
 }
 
-/* A picture that has its place; value NULL: the next one beside the messages, if there is one. */
-static sheaf_status *add_placed(walk *w, const json_t *value, const char *field)
+/* A picture or a video that has its place, of which the part says the rest; value NULL: the next
+ * one beside the messages, if there is one. */
+static sheaf_status *add_placed(walk *w, const json_t *value, const json_t *part, bool video,
+                                const char *field)
 {
-    if (value == NULL && (value = next_beside(w)) == NULL)
+    if (value == NULL && (value = next_beside(w, video)) == NULL)
         return NULL; /* its place is found to be empty */
     w->in.field = field;
+    if (video)
+        return add_video(w->out, value, part, &w->in);
     return w->out->count == MOST ? sheaf__bad_field(field, "at most 1000 pictures", "more")
-                                 : add_path(w->out, "<image>", value, &w->in);
+                                 : add_path(w->out, SHEAF__PICTURE_HERE, value, &w->in);
 }
 
-/* A picture for each name of one in a text; nothing for what is no text. */
+/* A picture for each name of one in a text, and a video; nothing for what is no text. */
 static sheaf_status *add_marks(walk *w, const json_t *text, const char *field)
 {
-    int64_t left = json_is_string(text)
-                       ? sheaf__picture_names_in(json_string_value(text), json_string_length(text))
-                       : 0;
+    const char *at = json_is_string(text) ? json_string_value(text) : "";
+    int64_t left[2] = { sheaf__picture_names_in(at, json_string_length(text)),
+                        sheaf__text_count(at, SHEAF__VIDEO_HERE) };
     sheaf_status *st = NULL;
-    for (; left > 0 && st == NULL; left--)
-        st = add_placed(w, NULL, field);
+    for (int video = 0; video < 2; video++)
+        for (; left[video] > 0 && st == NULL; left[video]--)
+            st = add_placed(w, NULL, w->in.record, video, field);
     return st;
 }
 
 static sheaf_status *add_part(walk *w, const json_t *part, bool user, const char *field)
 {
-    const char *type = sheaf__text_part_type(part);
+    const char *type = sheaf__text_part_type(part), *here = sheaf__text_stands_for(type);
     const json_t *text = json_object_get(part, "text"), *value = NULL;
-    if (sheaf__text_is_picture(type)) {
-        if (!user)
-            return sheaf__bad_field(field, "pictures in messages of the user only", "one here");
-        sheaf_status *st = sheaf__picture_of_part(&value, part, field);
-        return TRY(st, add_placed(w, value, field));
-    }
-    return user ? add_marks(w, text, field) : NULL;
+    if (here == NULL)
+        return user ? add_marks(w, text, field) : NULL;
+    if (!user)
+        return sheaf__bad_field(field, "pictures in messages of the user only", "one here");
+    const bool video = strcmp(here, SHEAF__VIDEO_HERE) == 0;
+    sheaf_status *st = sheaf__picture_of_part(&value, part, field);
+    return TRY(st, add_placed(w, video ? value_of(part, "video") : value,
+                              video && value_of(part, "video") == NULL ? w->in.record : part, video,
+                              field));
 }
 
 static sheaf_status *add_content(walk *w, const json_t *entry, const char *list, size_t index)
@@ -553,16 +761,30 @@ static bool has_parts(const json_t *record, const char *const *list, int n)
         {
             const json_t *content = value_of(entry, "content");
             json_array_foreach(content != NULL ? content : value_of(entry, "value"), k, part) any =
-                any || sheaf__text_is_picture(sheaf__text_part_type(part));
+                any || sheaf__text_stands_for(sheaf__text_part_type(part)) != NULL;
         }
     return any;
 }
 
-static sheaf_status *add_of_parts(sheaf__record_pictures *out, const json_t *record,
-                                  const json_t *beside, const place *in, const char *const *list,
-                                  int n)
+/* "videos" is a list of them, "video" one. */
+static sheaf_status *videos_of(const json_t **out, place *in)
 {
-    walk w = { out, *in, beside, 0 };
+    const json_t *one = value_of(in->record, "video"), *many = value_of(in->record, "videos");
+    char text[96];
+    in->one = one != NULL;
+    *out = one != NULL ? one : many;
+    if (one != NULL && many != NULL)
+        return sheaf__bad_field("videos", "either \"video\" or \"videos\"", "both in one record");
+    return many == NULL || json_is_array(many)
+               ? NULL
+               : sheaf__bad_field("videos", "a list of videos", "%s", sheaf__json_show(text, many));
+}
+
+static sheaf_status *add_of_parts(sheaf__record_pictures *out, const json_t *record,
+                                  const json_t *beside, const json_t *videos, const place *in,
+                                  const char *const *list, int n)
+{
+    walk w = { out, *in, { beside, videos }, { 0 } };
     const json_t *entry, *left;
     sheaf_status *st = NULL;
     size_t i;
@@ -572,23 +794,26 @@ static sheaf_status *add_of_parts(sheaf__record_pictures *out, const json_t *rec
     for (int l = 0; l < n; l++)
         json_array_foreach(json_object_get(record, list[l]), i, entry)
             TRY(st, add_content(&w, entry, list[l], i));
-    while (st == NULL && (left = next_beside(&w)) != NULL) /* it is found to have no place */
-        st = add_placed(&w, left, in->field);
+    for (int video = 0; video < 2; video++)
+        while (st == NULL && (left = next_beside(&w, video)) != NULL) /* found to have no place */
+            st = add_placed(&w, left, record, video, in->field);
     return st;
 }
 
 static sheaf_status *read_images(sheaf__record_pictures *out, const json_t *record,
-                                 const char *folder, const sheaf__viewing *viewing)
+                                 const json_t *videos, place in)
 {
     json_t *one = json_object_get(record, "image"), *many = json_object_get(record, "images"),
            *images = one == NULL ? many : one;
-    place in = { one == NULL ? "images" : "image", folder, viewing };
     const char *list[2];
     const int lists = lists_of(list, record);
+    in.field = one == NULL ? "images" : "image";
     if (one != NULL && many != NULL)
         return sheaf__bad_field("images", "either \"image\" or \"images\"", "both in one record");
-    if (has_parts(record, list, lists))
-        return add_of_parts(out, record, json_is_null(images) ? NULL : images, &in, list, lists);
+    out->parts = has_parts(record, list, lists);
+    if (out->parts)
+        return add_of_parts(out, record, json_is_null(images) ? NULL : images, videos, &in, list,
+                            lists);
     if (images == NULL)
         return add_of_messages(out, record, &in);
     if (json_is_null(images) || (json_is_string(images) && json_string_length(images) == 0))
@@ -611,13 +836,18 @@ static sheaf_status *read_images(sheaf__record_pictures *out, const json_t *reco
 sheaf_status *sheaf__record_pictures_read(sheaf__record_pictures *out, const json_t *record,
                                           const char *folder, const sheaf__viewing *viewing)
 {
-    const json_t *video = value_of(record, "video"), *ids = value_of(record, "temporal_ids");
+    const json_t *ids = value_of(record, "temporal_ids"), *videos = NULL;
+    place in = { "pictures", folder, viewing, record, false };
     *out = (sheaf__record_pictures){ .unread = sheaf__record_pictures_meant(record) };
-    sheaf_status *st = read_images(out, record, folder, viewing);
-    if (st == NULL && video != NULL)
-        return read_video(out, video, record, folder, viewing);
-    const place in = { "pictures", folder, viewing };
-    return TRY(st, ids != NULL ? group_pictures(out, ids, &in) : NULL);
+    sheaf_status *st = videos_of(&videos, &in);
+    TRY(st, read_images(out, record, videos, in));
+    if (st == NULL && videos == NULL && !out->parts && ids != NULL)
+        st = group_pictures(out, ids, &in);
+    in.field = in.one ? "video" : "videos";
+    const size_t n = out->parts || videos == NULL ? 0 : in.one ? 1 : json_array_size(videos);
+    for (size_t i = 0; i < n && st == NULL; i++)
+        st = add_video(out, in.one ? videos : json_array_get(videos, i), record, &in);
+    return st;
 }
 
 void sheaf__record_pictures_from(sheaf__record_pictures *p, const sheaf__message *message,

@@ -6,11 +6,16 @@
  *
  *   "video": FOLDER                       of frames, in the order of their names; "<video>" stands
  *   "video": [PATH, ...]                  for them
+ *   "video": {"frames": one of these, ...}  with the fields below in it, which else are beside it
+ *   "videos": [VIDEO, ...]                "<video>" stands for each in turn
+ *   "fps": NUMBER                         frames in a second; or
+ *   "times": [0, 0.5, ...]                the second of each; without both the family's rate
+ *   "target_fps": NUMBER                  so many in a second are taken, by the rule of the model's
+ *                                         program; without it those that its settings say
  *   "temporal_ids": [[0, 3, 7], [12]]     numbers of the frames, of tenths of a second, group by
- *                                         group; without a video of the list of pictures, where
- *                                         [-1] is a picture, and "<image>" stands for each group
- *   "fps": NUMBER                         frames of the video in a second, where no numbers are
- *                                         given: 5; groups are then as small as 180 allow
+ *                                         group, of a model that is told them; without a video of
+ *                                         the list of pictures, where [-1] is a picture, and
+ *                                         "<image>" stands for each group
  *
  * "images" is the same as "image". A record without both may have PATHs in its messages, each of
  * which stands in its own: {"role": "user", "content": TEXT, "image": PATH}.
@@ -20,6 +25,7 @@
  *   {"type": "image", "image": PATH}      also "path", "url", "base64"; "type" may be missing
  *   {"type": "image_url", "image_url": {"url": PATH}}
  *   {"type": "image"}                     the next of "images", as is "<image>" in a text
+ *   {"type": "video", "video": VIDEO}     with the fields above beside it; alone: the next one
  *
  * Wherever PATH is: a file's path, "file://" before it or not, or data:image/png;base64,..., or an
  * object with "bytes" (base64), "path" or "url", as Hugging Face's data sets have pictures. */
@@ -37,6 +43,7 @@ typedef struct sheaf__record_pictures {
     sheaf__viewed *viewed;
     int64_t count;
     bool own_names;     /* each picture has its own name: upstream gives it a line */
+    bool parts;         /* they are parts of contents */
     int64_t listed;     /* messages of the list in which pictures have their own; 0: of none */
     const char *unread; /* of a record without pictures: a field that perhaps means one; borrowed,
                            or NULL */
@@ -47,6 +54,21 @@ typedef struct sheaf__record_pictures {
  * failure. */
 sheaf_status *sheaf__record_pictures_read(sheaf__record_pictures *out, const json_t *record,
                                           const char *folder, const sheaf__viewing *viewing);
+/* Frames of a video. */
+typedef struct sheaf__frames {
+    int64_t first; /* of a longer list; 0 */
+    const char *const *path;
+    const sheaf__picture_bytes *bytes; /* [count] in place of files; NULL */
+    int64_t count;
+    const json_t *about; /* an object with fps, times, target_fps, temporal_ids, or none of these */
+    const char *field;   /* that errors name */
+    bool seen;           /* paths are seen from a folder */
+} sheaf__frames;
+/* sheaf__record_pictures_video - appends the frames of a video, or those of them that the model's
+ * program would take. Errors: SHEAF_E_DATA with the field; those of the files. */
+sheaf_status *sheaf__record_pictures_video(sheaf__record_pictures *pictures,
+                                           const sheaf__frames *frames,
+                                           const sheaf__viewing *viewing);
 /* sheaf__picture_path - the path that a record's value gives (malloc'd), without "file://", as
  * sheaf__image_bytes() takes it. Errors: SHEAF_E_DATA for another form, and for an address. */
 sheaf_status *sheaf__picture_path(char **out, const json_t *value, const char *field);

@@ -124,7 +124,7 @@ static sheaf_status *take_part(void *self, const sheaf__text_record *r, const js
     char inner[NAME + 24];
     draft *d = self;
     snprintf(inner, sizeof inner, "%s.%.16s", name, type);
-    if (!sheaf__text_is_picture(type))
+    if (sheaf__text_stands_for(type) == NULL || type[0] == 'v')
         return sheaf__bad_field(name, "a part of type text, image_url or image", "type '%.40s'",
                                 type);
     if (r->messages > 0)

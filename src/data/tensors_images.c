@@ -176,7 +176,7 @@ sheaf_status *sheaf__tensors_image_places(sheaf__tensors *in)
     const sheaf__image_file form = in->data->images->place.file;
     sheaf_status *st = form == SHEAF__IMAGES_BOUND  ? sheaf__bound_find(in)
                        : form == SHEAF__IMAGES_GRID ? sheaf__grid_find(in)
-                                                    : sheaf__marks_find(in, NULL, 0);
+                                                    : sheaf__marks_find(in, NULL);
     if (form == SHEAF__IMAGES_FOLDED)
         TRY(st, sheaf__marks_unfold(in));
     in->data->pads_seen = form == SHEAF__IMAGES_BOUND;

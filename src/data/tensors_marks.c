@@ -1,7 +1,8 @@
 /* tensors_marks.c - images of a .safetensors file by marks among its token ids:
  *   OmniLMM   a token that begins an image, one for each row of it, one that ends it
  *   GLM-4V    one that begins it, one of any id for all its rows, one that ends it
- *   Qwen-VL   one for each row of it; image_grid_thw says how many it has (tensors_grid.c)
+ *   Qwen-VL   one for each row of it, another of a group of frames; image_grid_thw and
+ *             video_grid_thw say how many it has (tensors_grid.c)
  * Of the first two `images` [n, channels, height, width] holds the pixels in the order of the
  * marks, row after row.
  *
@@ -16,8 +17,7 @@ static const char pixels_of[] = "images";
 typedef struct marks {
     int64_t begin, patch, end; /* -1: no such token; patch: any id where it stands for all rows */
     bool folded;
-    const sheaf__found_image *listed; /* [nlisted] sizes and pixels; NULL: the tower's own size */
-    int64_t nlisted;
+    sheaf__listed *listed; /* of this token, sizes and pixels; NULL: the tower's own size */
 } marks;
 
 static bool holds_pixels(const sheaf__tensors *in)
@@ -30,10 +30,12 @@ static sheaf_status *bad_mark(const sheaf__tensors *in, const marks *m, int64_t 
 {
     sheaf_status *st =
         sheaf_fail(SHEAF_E_DATA, "'input_ids': row %" PRId64 ", position %" PRId64, row + 1, t + 1);
-    if (m->listed != NULL && in->images == m->nlisted)
-        return sheaf_expected(st, "no more images than image_grid_thw lists, %" PRId64, m->nlisted);
+    if (m->listed != NULL && m->listed->used == m->listed->count)
+        return sheaf_expected(st, "no more images than %s lists, %" PRId64, m->listed->name,
+                              m->listed->count);
     if (m->listed != NULL)
-        return sheaf_expected(st, "%" PRId64 " image tokens, as many as image_grid_thw says", rows);
+        return sheaf_expected(st, "%" PRId64 " image tokens, as many as %s says", rows,
+                              m->listed->name);
     if (m->folded)
         return sheaf_expected(st,
                               "an image as %" PRId64 ", one token for all its rows, %" PRId64
@@ -47,8 +49,9 @@ static sheaf_status *bad_mark(const sheaf__tensors *in, const marks *m, int64_t 
 static sheaf__found_image next_image(const sheaf__tensors *in, const marks *m)
 {
     const sheaf__tower *tower = &in->data->images->tower[0];
-    if (m->listed != NULL)
-        return in->images < m->nlisted ? m->listed[in->images] : (sheaf__found_image){ 0 };
+    const sheaf__listed *l = m->listed;
+    if (l != NULL)
+        return l->used < l->count ? l->image[l->used] : (sheaf__found_image){ 0 };
     return (
         sheaf__found_image){ .item = in->images, .height = tower->height, .width = tower->width };
 }
@@ -75,27 +78,41 @@ static sheaf_status *take_image(sheaf__tensors *in, const marks *m, int64_t row,
             return sheaf_found(bad_mark(in, m, row, *t, rows), "%" PRId32 " at position %" PRId64,
                                token[i], i + 1);
     }
-    of.row = row;
-    of.begin = first;
+    sheaf_status *st = NULL;
     *t = end - 1;
-    return sheaf__tensors_image_add(in, &of);
+    do {
+        of.row = row;
+        of.begin = first;
+        st = sheaf__tensors_image_add(in, &of);
+        if (m->listed != NULL)
+            m->listed->used++;
+        of = next_image(in, m);
+    } while (st == NULL && of.joins);
+    return st;
 }
 
-static sheaf_status *find_in_row(sheaf__tensors *in, const marks *m, int64_t row)
+static sheaf_status *find_in_row(sheaf__tensors *in, const marks *m, sheaf__listed *listed,
+                                 int64_t row)
 {
     const int32_t *token = in->data->token + row * in->length;
+    marks own = *m;
     sheaf_status *st = NULL;
-    for (int64_t t = 0; t < in->length && st == NULL; t++)
-        if (token[t] == m->begin || token[t] == m->end || (token[t] == m->patch && !m->folded))
-            st = take_image(in, m, row, &t);
+    for (int64_t t = 0; t < in->length && st == NULL; t++) {
+        if (listed != NULL) {
+            own.listed = &listed[token[t] == listed[1].token];
+            own.patch = own.listed->token;
+        }
+        if (token[t] == own.begin || token[t] == own.end ||
+            (token[t] == own.patch && own.patch >= 0 && !own.folded))
+            st = take_image(in, &own, row, &t);
+    }
     return st;
 }
 
 static sheaf_status *check_known(const sheaf__tensors *in, const marks *m, bool *known)
 {
-    *known = m->listed != NULL || m->folded ||
-             (m->begin >= 0 && m->patch >= 0 && m->end >= 0 && m->begin != m->patch &&
-              m->patch != m->end && m->begin != m->end);
+    *known = m->folded || (m->begin >= 0 && m->patch >= 0 && m->end >= 0 && m->begin != m->patch &&
+                           m->patch != m->end && m->begin != m->end);
     if (*known || !holds_pixels(in))
         return NULL;
     return sheaf_try_this(
@@ -105,20 +122,17 @@ static sheaf_status *check_known(const sheaf__tensors *in, const marks *m, bool 
         "im_start_token, im_patch_token and im_end_token in config.json");
 }
 
-sheaf_status *sheaf__marks_find(sheaf__tensors *in, const sheaf__found_image *listed, int64_t n)
+sheaf_status *sheaf__marks_find(sheaf__tensors *in, sheaf__listed listed[2])
 {
     const sheaf_config *c = in->config;
     const bool alone = listed != NULL;
-    const marks m = { alone ? -1 : c->image_mark.begin,
-                      c->image_mark.patch,
+    const marks m = { alone ? -1 : c->image_mark.begin, c->image_mark.patch,
                       alone ? -1 : c->image_mark.end,
-                      in->data->images->place.file == SHEAF__IMAGES_FOLDED,
-                      listed,
-                      n };
-    bool known;
-    sheaf_status *st = check_known(in, &m, &known);
+                      in->data->images->place.file == SHEAF__IMAGES_FOLDED, NULL };
+    bool known = alone;
+    sheaf_status *st = alone ? NULL : check_known(in, &m, &known);
     for (int64_t r = 0; r < in->rows && known && st == NULL; r++)
-        st = find_in_row(in, &m, r);
+        st = find_in_row(in, &m, listed, r);
     return st != NULL || alone || (in->images == 0 && !holds_pixels(in))
                ? st
                : sheaf__tensors_stack(in, pixels_of, 0, in->images,

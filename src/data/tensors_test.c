@@ -668,7 +668,7 @@ TEST(test_grids__what_does_not_fit_is_named)
         sheaf_code code;
         const char *want;
     } bad[] = {
-        { { 2, 2, 2 }, SHEAF_E_UNSUPPORTED, "pictures: videos are not read" },
+        { { 2, 2, 2 }, SHEAF_E_DATA, "image 1 | 1, and two multiples of 2" },
         { { 0, 2, 2 },
           SHEAF_E_DATA,
           "image 1 | 1, and two multiples of 2 up to 1048576 | 0, 2, 2" },

@@ -24,7 +24,9 @@ sheaf_status *sheaf__text_string(sheaf__text_piece *out, const json_t *value, co
 /* sheaf__text_part_type - of a part of a content: its "type", or what its one key says, as Qwen's
  * templates take it; NULL: neither. */
 const char *sheaf__text_part_type(const json_t *part);
-bool sheaf__text_is_picture(const char *type); /* "image" or "image_url" */
+/* sheaf__text_stands_for - the name of the picture or the video that a part of this type is; NULL:
+ * it is neither. */
+const char *sheaf__text_stands_for(const char *type);
 /* sheaf__text_keep - moves an assembled string into the record, which owns it. */
 sheaf_status *sheaf__text_keep(sheaf__text_piece *out, sheaf__text_record *r, sheaf_text *whole);
 

@@ -61,16 +61,19 @@ const char *sheaf__text_part_type(const json_t *part)
     return type;
 }
 
-bool sheaf__text_is_picture(const char *type)
+const char *sheaf__text_stands_for(const char *type)
 {
-    return type != NULL && (strcmp(type, "image") == 0 || strcmp(type, "image_url") == 0);
+    const bool is = type != NULL && (strcmp(type, "image") == 0 || strcmp(type, "image_url") == 0);
+    return is                                           ? SHEAF__PICTURE_HERE
+           : type != NULL && strcmp(type, "video") == 0 ? SHEAF__VIDEO_HERE
+                                                        : NULL;
 }
 
 static sheaf_status *other_part(const char *name, const char *type, sheaf__picture_parts pictures)
 {
     sheaf_status *st = sheaf__bad_field(
         name,
-        pictures > SHEAF__PARTS_BESIDE    ? "a part of type text, image or image_url"
+        pictures > SHEAF__PARTS_BESIDE    ? "a part of type text, image, image_url or video"
         : pictures == SHEAF__PARTS_BESIDE ? "a part of type text"
                                           : "a part of type text: this model reads nothing else",
         "type '%.40s'", type);
@@ -87,8 +90,8 @@ static sheaf_status *add_part(sheaf_text *whole, const sheaf__text_record *r, co
     if (type == NULL)
         return sheaf__bad_field(name, "an object with a string \"type\"", "%s",
                                 sheaf__text_kind(part));
-    if (r->pictures > SHEAF__PARTS_BESIDE && sheaf__text_is_picture(type)) {
-        sheaf__text_add(whole, "<image>");
+    if (r->pictures > SHEAF__PARTS_BESIDE && sheaf__text_stands_for(type) != NULL) {
+        sheaf__text_add(whole, "%s", sheaf__text_stands_for(type));
         return NULL;
     }
     if (strcmp(type, "text") != 0)
@@ -104,7 +107,8 @@ static bool has_picture(const json_t *parts)
 {
     bool any = false;
     for (size_t i = 0; i < json_array_size(parts); i++)
-        any = any || sheaf__text_is_picture(sheaf__text_part_type(json_array_get(parts, i)));
+        any =
+            any || sheaf__text_stands_for(sheaf__text_part_type(json_array_get(parts, i))) != NULL;
     return any;
 }
 

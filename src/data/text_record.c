@@ -257,7 +257,7 @@ const char *sheaf__text_other_field(json_t *record, const char *const *known, in
 static void find_ignored(sheaf__text_record *r, json_t *record)
 {
     enum { FIELDS = sizeof forms->fields / sizeof *forms->fields };
-    const char *known[FIELDS + 6];
+    const char *known[FIELDS + 9];
     int n = 0;
     while (n < FIELDS && forms[r->form].fields[n] != NULL) {
         known[n] = forms[r->form].fields[n];
@@ -271,6 +271,9 @@ static void find_ignored(sheaf__text_record *r, json_t *record)
     known[n++] = "images";
     if (r->pictures) {
         known[n++] = "video";
+        known[n++] = "videos";
+        known[n++] = "times";
+        known[n++] = "target_fps";
         known[n++] = "temporal_ids";
         known[n++] = "fps";
     }

@@ -202,12 +202,12 @@ sheaf_status *sheaf__dialogue_system(sheaf__dialogue *d, const char *text)
     return text == NULL || text[0] == '\0' ? NULL : add(d, SHEAF__SYSTEM, text);
 }
 
-/* The pictures that wait, and groups of frames. */
-static int64_t waiting(const sheaf__dialogue *d)
+/* The pictures that wait, groups of frames, and (video) videos. */
+static int64_t waiting(const sheaf__dialogue *d, bool video)
 {
     int64_t n = 0;
     for (int64_t i = d->shown.count - d->waiting; i < d->shown.count; i++)
-        n += !d->shown.shown[i].joins;
+        n += d->shown.shown[i].name != NULL && sheaf__shows_video(&d->shown.shown[i]) == video;
     return n;
 }
 
@@ -220,9 +220,9 @@ static sheaf_status *other_marks(const sheaf__dialogue *d, int64_t marks)
         sheaf_expected(st,
                        "'%s' for each picture that waits for a question (%" PRId64
                        "), or nowhere: then they stand in front",
-                       SHEAF__PICTURE_HERE, waiting(d));
+                       SHEAF__PICTURE_HERE, waiting(d, false));
     sheaf_found(st, "%" PRId64 " of them", marks);
-    return marks > waiting(d) ? sheaf_try_this(st, "/image FILE, which shows one more") : st;
+    return marks > waiting(d, false) ? sheaf_try_this(st, "/image FILE, which shows one more") : st;
 }
 
 /* A question with the pictures that wait in front of it, unless it has their names. */
@@ -230,11 +230,14 @@ static sheaf_status *with_pictures(char **out, const sheaf__dialogue *d, const c
 {
     sheaf_text text = { 0 };
     const int64_t marks = d->codec->placed ? sheaf__text_count(query, SHEAF__PICTURE_HERE) : 0;
-    if (marks > 0 && marks != waiting(d))
+    const int64_t videos = d->codec->placed ? sheaf__text_count(query, SHEAF__VIDEO_HERE) : 0;
+    const bool named = marks > 0 || (videos > 0 && waiting(d, true) > 0);
+    if (marks > 0 && marks != waiting(d, false))
         return other_marks(d, marks);
-    for (int64_t i = 0; i < waiting(d) && marks == 0; i++)
-        sheaf__text_add(&text, "%s%s", SHEAF__PICTURE_HERE,
-                        d->codec->chat_encoder.form.joined ? "" : "\n");
+    for (int64_t i = d->shown.count - d->waiting; i < d->shown.count && !named; i++)
+        if (d->shown.shown[i].name != NULL)
+            sheaf__text_add(&text, "%s%s", d->shown.shown[i].name,
+                            d->codec->chat_encoder.form.joined ? "" : "\n");
     sheaf__text_add(&text, "%s", query);
     return sheaf__text_take(out, &text);
 }
@@ -323,16 +326,12 @@ static sheaf_status *put_path(sheaf_json_writer *j, const char *key, const char 
     return st;
 }
 
-/* temporal_ids, where any of the first n pictures is a frame. */
-static void put_frames(sheaf_json_writer *j, const sheaf__record_pictures *p, int64_t n)
+/* temporal_ids of pictures [from, n). */
+static void put_frames(sheaf_json_writer *j, const sheaf__record_pictures *p, int64_t from,
+                       int64_t n)
 {
-    bool any = false;
-    for (int64_t i = 0; i < n; i++)
-        any = any || p->viewed[i].frame > 0;
-    if (!any)
-        return;
     sheaf__json_open(j, "temporal_ids", '[');
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = from; i < n; i++) {
         if (!p->viewed[i].joins)
             sheaf__json_open(j, NULL, '[');
         sheaf__json_put_int(j, NULL, p->viewed[i].frame - 1);
@@ -340,6 +339,61 @@ static void put_frames(sheaf_json_writer *j, const sheaf__record_pictures *p, in
             sheaf__json_close(j, ']');
     }
     sheaf__json_close(j, ']');
+}
+
+/* The picture behind the last of the video that begins with picture i. */
+static int64_t behind(const sheaf__record_pictures *p, int64_t i, int64_t n)
+{
+    do
+        i++;
+    while (i < n && (p->shown[i].joins || p->shown[i].follows));
+    return i;
+}
+
+static sheaf_status *put_video(sheaf_json_writer *j, const sheaf__dialogue *d, const char *folder,
+                               int64_t from, int64_t end)
+{
+    const sheaf__record_pictures *p = &d->shown;
+    sheaf__tower tower[SHEAF__MOST_TOWERS];
+    sheaf__towers_of(tower, d->codec->config);
+    sheaf_status *st = NULL;
+    sheaf__json_open(j, NULL, '{');
+    sheaf__json_open(j, "frames", '[');
+    for (int64_t i = from; i < end; i++)
+        TRY(st, put_path(j, NULL, folder, p->viewed[i].path));
+    sheaf__json_close(j, ']');
+    if (tower[0].frames > 0 && tower[0].repeats == 0) {
+        put_frames(j, p, from, end);
+    } else {
+        sheaf__json_open(j, "times", '[');
+        for (int64_t i = from; i < end; i++)
+            sheaf__json_put_real(j, NULL, p->viewed[i].second);
+        sheaf__json_close(j, ']');
+    }
+    sheaf__json_close(j, '}');
+    return st;
+}
+
+/* Pictures, or videos, of the first n. */
+static sheaf_status *put_shown(sheaf_json_writer *j, const sheaf__dialogue *d, const char *folder,
+                               int64_t n, bool video)
+{
+    const sheaf__record_pictures *p = &d->shown;
+    bool opened = false;
+    sheaf_status *st = NULL;
+    for (int64_t i = 0, end; i < n && st == NULL; i = end) {
+        const bool is = sheaf__shows_video(&p->shown[i]);
+        end = is ? behind(p, i, n) : i + 1;
+        if (is != video)
+            continue;
+        if (!opened)
+            sheaf__json_open(j, video ? "videos" : "images", '[');
+        opened = true;
+        st = video ? put_video(j, d, folder, i, end) : put_path(j, NULL, folder, p->viewed[i].path);
+    }
+    if (opened)
+        sheaf__json_close(j, ']');
+    return st;
 }
 
 /* Pictures that wait belong to no question yet. */
@@ -355,13 +409,14 @@ static sheaf_status *write_down(char **out, const sheaf__dialogue *d, const char
     for (int64_t i = 0; i < d->count; i++)
         sheaf__json_put(&j, "{ role:s content:s }", d->message[i].role, d->message[i].content);
     sheaf__json_close(&j, ']');
-    if (shown > 0)
-        sheaf__json_open(&j, "images", '[');
+    bool frames = false; /* in the list of pictures */
     for (int64_t i = 0; i < shown; i++)
-        TRY(st, put_path(&j, NULL, folder, d->shown.viewed[i].path));
-    if (shown > 0)
-        sheaf__json_close(&j, ']');
-    put_frames(&j, &d->shown, shown);
+        frames = frames || (d->shown.viewed[i].frame > 0 && d->shown.shown[i].name != NULL &&
+                            !sheaf__shows_video(&d->shown.shown[i]));
+    for (int video = 0; video < 2; video++)
+        TRY(st, put_shown(&j, d, folder, shown, video != 0));
+    if (frames)
+        put_frames(&j, &d->shown, 0, shown);
     if (d->image != NULL)
         TRY(st, put_path(&j, "image", folder, d->image));
     sheaf__json_end(&j);
@@ -483,35 +538,53 @@ static sheaf_status *read_pictures(sheaf__dialogue *d, const json_t *record, con
     return st;
 }
 
-/* In the order of the text, where all are "<image>". */
+/* In the order of the text, where all pictures are "<image>". */
 static sheaf_status *put_in_order(sheaf__record_pictures *p, const int64_t *order,
                                   const sheaf__viewing *viewing)
 {
-    sheaf__viewed *viewed = malloc(((size_t)p->count + 1) * sizeof *viewed);
-    if (viewed == NULL)
-        return sheaf__no_memory("conversation");
-    for (int64_t i = 0; i < p->count; i++) {
+    const size_t room = (size_t)p->count + 1;
+    sheaf__viewed *viewed = malloc(room * sizeof *viewed);
+    sheaf__chat_picture *shown = malloc(room * sizeof *shown);
+    for (int64_t i = 0; i < p->count && viewed != NULL && shown != NULL; i++) {
         viewed[i] = p->viewed[order[i]];
-        p->shown[i] = sheaf__picture_shown(&viewed[i], SHEAF__PICTURE_HERE, viewing);
+        const sheaf__chat_picture *old = &p->shown[order[i]];
+        const bool video = sheaf__shows_video(old);
+        shown[i] = sheaf__picture_shown(&viewed[i], SHEAF__PICTURE_HERE, viewing);
+        shown[i].frame |= video || old->follows;
+        shown[i].follows = old->follows;
+        shown[i].second = old->second;
+        shown[i].name = video ? SHEAF__VIDEO_HERE : old->name == NULL ? NULL : shown[i].name;
+    }
+    if (viewed == NULL || shown == NULL) {
+        free(viewed);
+        free(shown);
+        return sheaf__no_memory("conversation");
     }
     free(p->viewed);
+    free(p->shown);
     p->viewed = viewed;
+    p->shown = shown;
     p->own_names = false;
     p->unread = NULL; /* it belongs to the record, which is freed */
     return NULL;
 }
 
-/* Writes "<image>" in place of each picture's name; in front of the first question if there are no
- * names. */
+/* Writes "<image>" in place of each picture's name, "<video>" in that of a video; in front of the
+ * first question if there are no names. */
 static sheaf_status *place_pictures(sheaf__dialogue *d, const sheaf__viewing *viewing)
 {
     const sheaf__picture_form form = { .joined = viewing->form.joined,
-                                       .mark = { [SHEAF__MARK_BEGIN] = {
-                                                     .token = SHEAF__PICTURE_HERE } } };
+                                       .video.together = true,
+                                       .mark = { [SHEAF__MARK_ROW].token = SHEAF__PICTURE_HERE,
+                                                 [SHEAF__MARK_FRAME].token = SHEAF__VIDEO_HERE } };
     sheaf__placed placed;
     sheaf__record_pictures_from(&d->shown, d->message, d->count);
-    for (int64_t i = 0; i < d->shown.count; i++) /* names only, not yet placeholders */
-        d->shown.shown[i].columns = 0;
+    for (int64_t i = 0; i < d->shown.count; i++) { /* names only, not yet placeholders */
+        sheaf__chat_picture *shown = &d->shown.shown[i];
+        shown->columns = 0;
+        shown->gives = !shown->follows;
+        shown->frame = sheaf__shows_video(shown);
+    }
     sheaf_status *st =
         sheaf__record_pictures_place(&placed, &form, d->message, d->count, &d->shown, false);
     if (st != NULL)

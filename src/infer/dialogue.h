@@ -15,9 +15,6 @@
 #include "data/record_pictures.h"
 #include "infer/codec.h"
 
-/* The place of a picture in a user's message. */
-#define SHEAF__PICTURE_HERE "<image>"
-
 typedef struct sheaf__dialogue {
     const sheaf__codec *codec; /* borrowed; templated */
     sheaf__message *message;   /* [count] owned texts; a system message, if there is one, first,

@@ -2,6 +2,7 @@
 #include "infer/prompts.h"
 
 #include "base/base.h"
+#include "data/data_images.h"
 #include "inputs/image.h"
 #include "schema/family.h"
 
@@ -152,9 +153,18 @@ static sheaf_status *add_shown(sheaf__prompts *p, const sheaf__codec *w,
     sheaf__record_pictures pictures = { 0 };
     sheaf_status *st = NULL;
     viewing_of(&viewing, p, w);
+    const sheaf__frames *video = p->video, *const end = p->video + p->videos;
     for (int64_t i = 0; i < images && st == NULL; i++) {
         if (p->bytes != NULL)
             viewing.bytes = p->bytes[i];
+        if (video < end && video->first == i) {
+            sheaf__frames frames = *video++;
+            frames.path = image + i;
+            frames.bytes = p->bytes == NULL ? NULL : p->bytes + i;
+            st = sheaf__record_pictures_video(&pictures, &frames, &viewing);
+            i += frames.count - 1;
+            continue;
+        }
         st = sheaf__record_pictures_add(&pictures, image[i], &viewing);
     }
     if (st == NULL)
@@ -169,6 +179,8 @@ static sheaf_status *view_image(sheaf__prompts *p, const sheaf__codec *w, const 
 {
     sheaf__prompt_about *about = &p->about[p->count - 1];
     sheaf__viewing viewing;
+    if (p->videos > 0)
+        return sheaf__no_videos(w->config);
     if (images > 1)
         return sheaf_try_this(
             sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "images of a prompt"),

@@ -35,6 +35,9 @@ typedef struct sheaf__prompts {
     /* The pictures that the next sheaf__prompts_add...() names are these, in memory; NULL: files.
      * Their sizes alone are read before sheaf__prompts_decode(). */
     const sheaf__picture_bytes *bytes;
+    const sheaf__frames
+        *video; /* [videos] of these that are frames: `first` and `count` say which */
+    int64_t videos;
     sheaf__pixel_budget budget;
 } sheaf__prompts;
 

@@ -228,7 +228,7 @@ static sheaf_status *find_rows(sheaf__chat_ids *out, const sheaf__chat_encoder *
         if (i == out->count || where[i].begin != mark[k].begin || where[i].end != mark[k].end ||
             out->id[i] != s->mark[mark[k].mark])
             return other_tokens(s, mark[k].mark);
-        out->row[i] = mark[k].mark == SHEAF__MARK_ROW ||
+        out->row[i] = mark[k].mark == SHEAF__MARK_ROW || mark[k].mark == SHEAF__MARK_FRAME ||
                       (s->begins && mark[k].mark == SHEAF__MARK_BEGIN) ||
                       (s->ends && mark[k].mark == SHEAF__MARK_END);
     }

@@ -24,7 +24,7 @@ typedef struct placing {
 static void put_mark(placing *p, sheaf__mark which)
 {
     sheaf__placed *out = p->out;
-    const char *token = p->form->mark[which].token;
+    const char *token = which == SHEAF__MARKS ? NULL : p->form->mark[which].token;
     const size_t begin = p->text.size;
     if (token == NULL || !SHEAF_GROW(&out->mark, NULL, out->marks + 1)) {
         p->failed |= token != NULL;
@@ -38,9 +38,10 @@ static void put_piece(placing *p, const sheaf__chat_picture *picture, sheaf__mar
                       sheaf__mark end)
 {
     const int64_t rows = p->form->rows > 0 ? p->form->rows : picture->gives;
+    const bool frame = picture->frame && p->form->mark[SHEAF__MARK_FRAME].token != NULL;
     put_mark(p, begin);
     for (int64_t i = 0; i < rows; i++)
-        put_mark(p, SHEAF__MARK_ROW);
+        put_mark(p, frame ? SHEAF__MARK_FRAME : SHEAF__MARK_ROW);
     put_mark(p, end);
 }
 
@@ -60,10 +61,19 @@ static void put_slices(placing *p, const sheaf__chat_picture *picture)
         put_mark(p, SHEAF__MARK_SLICE_END);
 }
 
+/* Does another group of its video stand behind? */
+static bool goes_on(const placing *p, int64_t which)
+{
+    do
+        which++;
+    while (which < p->pictures && p->shown[which].joins);
+    return which < p->pictures && p->shown[which].follows;
+}
+
 static void put_one(placing *p, int64_t which)
 {
     const sheaf__chat_picture *picture = &p->shown[which];
-    const bool sliced = picture->columns > 0;
+    const bool sliced = picture->columns > 0, together = p->form->video.together;
     p->used[which] = true;
     p->out->order[p->out->pictures++] = which;
     if (picture->joins)
@@ -74,7 +84,10 @@ static void put_one(placing *p, int64_t which)
         sheaf__text_add(&p->text, "%" PRId64, p->numbered++);
         put_mark(p, SHEAF__MARK_NUMBER_END);
     }
-    put_piece(p, picture, SHEAF__MARK_BEGIN, SHEAF__MARK_END);
+    if (picture->frame && p->form->video.timed)
+        sheaf__text_add(&p->text, "<%.1f seconds>", picture->second);
+    put_piece(p, picture, together && picture->follows ? SHEAF__MARKS : SHEAF__MARK_BEGIN,
+              together && goes_on(p, which) ? SHEAF__MARKS : SHEAF__MARK_END);
     if (sliced)
         put_slices(p, picture);
 }
@@ -82,10 +95,11 @@ static void put_one(placing *p, int64_t which)
 /* With the rest of its video. */
 static void put_picture(placing *p, int64_t which)
 {
+    const bool close = p->form->joined || p->form->video.together;
     put_one(p, which);
     for (which++; which < p->pictures && (p->shown[which].joins || p->shown[which].follows);
          which++) {
-        sheaf__text_add(&p->text, "%s", p->shown[which].joins ? "" : "\n");
+        sheaf__text_add(&p->text, "%s", p->shown[which].joins || close ? "" : "\n");
         put_one(p, which);
     }
 }
@@ -175,6 +189,15 @@ static sheaf_status *no_picture(const placing *p, const char *name, size_t size)
         (int)size, name);
 }
 
+/* The length of a name of a picture, or of a video where they are read; 0: none. */
+static size_t name_at(const placing *p, const char *text, size_t size)
+{
+    static const char video[] = SHEAF__VIDEO_HERE;
+    const size_t n = sizeof video - 1;
+    const bool is = p->form->video.fps > 0 && size >= n && memcmp(text, video, n) == 0;
+    return is ? n : sheaf__is_picture_name(text, size);
+}
+
 /* Writes a user's content with pictures in place of their names. A name without its picture is an
  * error: the picture was lost. */
 static sheaf_status *put_content(placing *p, const sheaf__message *m)
@@ -185,7 +208,7 @@ static sheaf_status *put_content(placing *p, const sheaf__message *m)
         const int64_t which =
             m->content[at] == '<' ? named_here(&n, p, m->content + at, m->size - at) : -1;
         if (m->content[at] == '<' && which < 0)
-            n = sheaf__is_picture_name(m->content + at, m->size - at);
+            n = name_at(p, m->content + at, m->size - at);
         if (n > 0 && (which < 0 || p->used[which]))
             return no_picture(p, m->content + at, n);
         if (which < 0) {

@@ -7,8 +7,9 @@
  * joined to it, as the form says). A
  * name in a user's message is never text: without its picture it is an error.
  *
- * Frames of a video stand as one picture for each group of them; the name of a video places all of
- * its groups, a line each, and beside a video no picture has a number.
+ * Frames of a video stand as one picture for each group of them; the name of a video, "<video>",
+ * places all of its groups, a line each (or joined, or between one begin and end), and beside a
+ * video no picture has a number.
  *
  * The text of one picture is upstream's, byte for byte:
  *   a picture        BEGIN ROW ... ROW END
@@ -26,6 +27,7 @@ typedef struct sheaf__chat_picture {
     int64_t message;       /* the user's message that it came with */
     int64_t columns, rows; /* the grid of its slices; 0: none */
     bool frame;            /* of a video */
+    double second;         /* of it, where the form says it */
     bool joins;            /* in the place of the one before it: a frame of its group */
     bool follows;          /* on a line behind the one before it: another group of its video */
     int64_t gives;         /* rows that it gives, where the form says no number */
@@ -62,6 +64,13 @@ sheaf_status *sheaf__place_pictures(sheaf__placed *out, const sheaf__picture_for
                                     const sheaf__place_options *options);
 void sheaf__placed_release(sheaf__placed *placed);
 
+#define SHEAF__PICTURE_HERE "<image>"
+#define SHEAF__VIDEO_HERE "<video>"
+/* sheaf__shows_video - is it the first frame of one? */
+static inline bool sheaf__shows_video(const sheaf__chat_picture *picture)
+{
+    return picture->name != NULL && strcmp(picture->name, SHEAF__VIDEO_HERE) == 0;
+}
 /* sheaf__is_picture_name - the length of "<image>" or "<image_" digits ">" at the beginning of
  * `text`, or 0. */
 size_t sheaf__is_picture_name(const char *text, size_t size);

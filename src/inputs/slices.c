@@ -135,28 +135,38 @@ static int64_t at_least(int64_t unit, double n)
     return n < 1 ? unit : (int64_t)n * unit;
 }
 
-sheaf_status *sheaf__fit_pixels(sheaf__sliced *out, int64_t width, int64_t height, int64_t unit,
-                                int64_t least, int64_t most)
+/* Frames count together, and are made as large as a unit first. */
+sheaf_status *sheaf__fit_pixels(sheaf__sliced *out, int64_t width, int64_t height,
+                                const sheaf__fitting *how)
 {
-    const double w = (double)width, h = (double)height, side = (double)unit;
-    *out = (sheaf__sliced){ .width = rounded(w / side) * unit, .height = rounded(h / side) * unit };
-    if (width > MOST_RATIO * height || height > MOST_RATIO * width)
+    const double side = (double)how->unit, n = how->frames > 0 ? (double)how->frames : 1;
+    const int64_t counted = how->frames > 0 ? rounded(n / (double)how->group) * how->group : 1;
+    double w = (double)width, h = (double)height;
+    if (how->frames > 0 && (width < how->unit || height < how->unit)) {
+        const double by = side / h > side / w ? side / h : side / w;
+        w = floor(w * by);
+        h = floor(h * by);
+    }
+    *out = (sheaf__sliced){ .width = rounded(w / side) * how->unit,
+                            .height = rounded(h / side) * how->unit };
+    if (w > MOST_RATIO * h || h > MOST_RATIO * w)
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "image"),
                                           "sides of which none is more than %d times the other",
                                           MOST_RATIO),
                            "%" PRId64 " x %" PRId64, width, height);
-    if (out->width * out->height > most) {
-        const double by = sqrt(h * w / (double)most);
-        out->width = at_least(unit, floor(w / by / side));
-        out->height = at_least(unit, floor(h / by / side));
-    } else if (out->width * out->height < least) {
-        const double by = sqrt((double)least / (h * w));
-        out->width = (int64_t)ceil(w * by / side) * unit;
-        out->height = (int64_t)ceil(h * by / side) * unit;
+    if (counted * out->width * out->height > how->most) {
+        const double by = sqrt(n * h * w / (double)how->most);
+        out->width = at_least(how->unit, floor(w / by / side));
+        out->height = at_least(how->unit, floor(h / by / side));
+    } else if (counted * out->width * out->height < how->least) {
+        const double by = sqrt((double)how->least / (n * h * w));
+        out->width = (int64_t)ceil(w * by / side) * how->unit;
+        out->height = (int64_t)ceil(h * by / side) * how->unit;
     }
     if (out->width == 0 || out->height == 0) /* no area is requested */
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "image"),
-                                          "sides of at least %" PRId64 " pixels", (unit + 1) / 2),
+                                          "sides of at least %" PRId64 " pixels",
+                                          (how->unit + 1) / 2),
                            "%" PRId64 " x %" PRId64, width, height);
     return check_sides(out, width, height);
 }

@@ -44,12 +44,17 @@ static inline int64_t sheaf__sliced_pixels(const sheaf__sliced *s)
     return s->width * s->height + s->columns * s->rows * s->slice_width * s->slice_height;
 }
 
-/* sheaf__fit_pixels - the sides of a picture that keeps its shape about, as Qwen-VL's processor has
- * them (smart_resize()): multiples of `unit`, of `least` to `most` pixels in all. Errors:
- * SHEAF_E_UNSUPPORTED for a side more than 200 times the other, or larger than
- * SHEAF_IMAGE_MAX_SIDE. */
-sheaf_status *sheaf__fit_pixels(sheaf__sliced *out, int64_t width, int64_t height, int64_t unit,
-                                int64_t least, int64_t most);
+/* Sides that are multiples of `unit`, of `least` to `most` pixels in all. */
+typedef struct sheaf__fitting {
+    int64_t unit, least, most;
+    int64_t frames, group; /* of so many frames of a video together, in groups; 0: of a picture */
+} sheaf__fitting;
+
+/* sheaf__fit_pixels - the sides of a picture that keeps its shape about, as Qwen-VL's processors
+ * have them (smart_resize()). Errors: SHEAF_E_UNSUPPORTED for a side more than 200 times the other,
+ * or larger than SHEAF_IMAGE_MAX_SIDE. */
+sheaf_status *sheaf__fit_pixels(sheaf__sliced *out, int64_t width, int64_t height,
+                                const sheaf__fitting *how);
 
 /* sheaf__slice_image - the pieces one after the other, each [height, width, 3]; `s` is from
  * sheaf__slice() for this picture. Errors: SHEAF_E_MEMORY. */

@@ -70,8 +70,12 @@ sheaf_status *sheaf__view_divide(sheaf__sliced *out, int64_t width, int64_t heig
 {
     const sheaf__tower *tower = &viewing->tower[0];
     if (viewing->form.most > 0)
-        return sheaf__fit_pixels(out, width, height, sheaf__unit_of(tower), viewing->form.least,
-                                 viewing->form.most);
+        return sheaf__fit_pixels(out, width, height,
+                                 &(sheaf__fitting){ .unit = sheaf__unit_of(tower),
+                                                    .least = viewing->form.least,
+                                                    .most = viewing->form.most,
+                                                    .frames = viewing->frames,
+                                                    .group = tower->frames });
     if (viewing->form.resolution == 0) {
         *out = (sheaf__sliced){ .width = tower->width, .height = tower->height };
         return NULL;

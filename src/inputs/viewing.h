@@ -30,6 +30,7 @@ typedef struct sheaf__viewing {
     sheaf__pixel_budget *budget;  /* of those; NULL: no limit */
     bool (*unwanted)(void *self); /* of sheaf_image_decoding */
     void *self;
+    int64_t frames; /* of a video whose frames are sized together; 0: each for itself */
 } sheaf__viewing;
 
 /* One picture: its file with the hash at the first reading, and its pieces, at least one. */
@@ -41,6 +42,7 @@ typedef struct sheaf__viewed {
     sheaf__sliced pieces;
     int32_t frame; /* of a video, which has one piece, as in sheaf__picture */
     bool joins;
+    double second; /* of a video, at which it stands */
 } sheaf__viewed;
 
 /* sheaf__viewing_of - without a lock. */

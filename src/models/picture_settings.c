@@ -7,8 +7,10 @@
 #include "inputs/viewing.h"
 #include "schema/picture_keys.h"
 
-static const char NESTED[] = "image_processor";
-static const char *const names[] = { "processor_config.json", "preprocessor_config.json" };
+static const char NESTED[] = "image_processor", NESTED_VIDEO[] = "video_processor";
+enum { FILES = 3 };
+static const char *const names[FILES] = { "processor_config.json", "preprocessor_config.json",
+                                          "video_preprocessor_config.json" };
 
 /* A file's settings; object NULL: it is not there, or has none. */
 typedef struct settings {
@@ -18,10 +20,10 @@ typedef struct settings {
 } settings;
 
 /* The files of a folder, in the order of `names`. */
-static sheaf_status *load(settings out[2], const char *folder)
+static sheaf_status *load(settings out[FILES], const char *folder)
 {
     sheaf_status *st = NULL;
-    for (int i = 0; i < 2 && st == NULL; i++) {
+    for (int i = 0; i < FILES && st == NULL; i++) {
         char *path = NULL;
         out[i].name = names[i];
         st = sheaf__path_join(&path, folder, names[i]);
@@ -34,9 +36,9 @@ static sheaf_status *load(settings out[2], const char *folder)
     return st;
 }
 
-static void release(settings files[2])
+static void release(settings files[FILES])
 {
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < FILES; i++) {
         json_decref(files[i].root);
         files[i] = (settings){ 0 };
     }
@@ -87,7 +89,30 @@ static void note_defaults(const sheaf_config *c, const char *folder, const sheaf
                    (double)v.scale.std[1], (double)v.scale.std[2]);
 }
 
-static sheaf_status *read(sheaf_config *c, settings files[2], const char *folder,
+/* transformers takes the first of these that is there, the last of them (`pictures`) as it is for
+ * these. */
+static sheaf_status *read_videos(sheaf_config *c, const settings files[FILES],
+                                 const settings *pictures, const char *folder)
+{
+    const sheaf__family *family = sheaf__family_for(c);
+    const json_t *inner = json_object_get(files[0].root, NESTED_VIDEO);
+    const settings *from = json_is_object(inner)     ? &files[0]
+                           : files[2].object != NULL ? &files[2]
+                                                     : pictures;
+    sheaf_json_reader r = { json_is_object(inner) ? inner : from->object,
+                            json_is_object(inner) ? "video_processor." : NULL, NULL };
+    sheaf__viewing viewing;
+    if (family->videos_beside == NULL || r.object == NULL)
+        return NULL;
+    sheaf__viewing_of(&viewing, c);
+    sheaf__picture_keys(&r);
+    sheaf__picture_keys_same(&r, "image_mean", viewing.scale.mean);
+    sheaf__picture_keys_same(&r, "image_std", viewing.scale.std);
+    family->videos_beside(&r, c);
+    return sheaf_in(r.st, "%s/%s", folder, from->name);
+}
+
+static sheaf_status *read(sheaf_config *c, settings files[FILES], const char *folder,
                           const sheaf_events *events)
 {
     const sheaf__family *family = sheaf__family_for(c);
@@ -101,21 +126,21 @@ static sheaf_status *read(sheaf_config *c, settings files[2], const char *folder
     sheaf__text_release(&text);
     if (from->object == NULL) {
         note_defaults(c, folder, events);
-        return NULL;
+        return read_videos(c, files, from, folder);
     }
     sheaf_status *st = take(c, from, folder);
     if (st == NULL && from == &files[0] && files[1].object != NULL &&
         differs(c, &before, &files[1]))
         sheaf_warn(events, "%s: %s counts, as in transformers 5; %s says otherwise", folder,
                    names[0], names[1]);
-    return st;
+    return TRY(st, read_videos(c, files, from, folder));
 }
 
 sheaf_status *sheaf__picture_settings_read(sheaf_config *c, const char *folder, const char *config,
                                            const sheaf_events *events)
 {
     sheaf__tower tower[SHEAF__MOST_TOWERS];
-    settings files[2] = { { 0 } };
+    settings files[FILES] = { { 0 } };
     char *beside = NULL;
     sheaf_status *st = NULL;
     if (sheaf__towers_of(tower, c) == 0)

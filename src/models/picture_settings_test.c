@@ -36,6 +36,7 @@ static void put_files(const char *processor, const char *preprocessor)
 {
     unlink(at("processor_config.json"));
     unlink(at("preprocessor_config.json"));
+    unlink(at("video_preprocessor_config.json"));
     if (processor != NULL)
         put(at("processor_config.json"), processor);
     if (preprocessor != NULL)
@@ -110,9 +111,12 @@ TEST(test_settings__give_what_transformers_gives)
             sheaf_config c;
             char inner[512], text[640];
             snprintf(inner, sizeof inner, "{" CLASS "%s}", cases[i].more);
-            snprintf(text, sizeof text,
-                     nested ? "{\"image_processor\":%s,\"video_processor\":{\"size\":7}}" : "%s",
-                     inner);
+            snprintf(
+                text, sizeof text,
+                nested
+                    ? "{\"image_processor\":%s,\"video_processor\":{\"size\":{\"shortest_edge\":7,\"longest_edge\":70}}}"
+                    : "%s",
+                inner);
             put_files(nested ? text : NULL, nested ? NULL : text);
             CHECK_OK(read_settings(&c, cases[i].config));
             check_grid(&c, cases[i].rows, cases[i].columns, cases[i].first);
@@ -253,6 +257,48 @@ TEST(test_settings__lie_beside_a_config_that_is_given)
     CHECK_OK(sheaf__picture_settings_read(&c, NULL, at("config.json"), NULL));
     check_grid(&c, 4, 8, -1.646278);
     sheaf_config_release(&c);
+}
+
+/* Of which file, with the classes' defaults: size, frames of a second, and how many. */
+TEST(test_videos__settings)
+{
+    static const char own[] = "{\"size\":{\"shortest_edge\":7,\"longest_edge\":70},\"fps\":3,"
+                              "\"do_sample_frames\":true,\"min_frames\":2,\"max_frames\":8}";
+    static const struct {
+        const char *config, *processor, *video;
+        int64_t least, most;
+        double sampled;
+        int64_t few, many;
+    } cases[] = {
+        { second, NULL, NULL, 100352, 602112, 0, 4, 768 },
+        { third, NULL, NULL, 131072, 786432, 2, 4, 768 },
+        { second, NULL, own, 7, 70, 3, 2, 8 },
+        { third, NULL, "{\"do_sample_frames\":false}", 131072, 786432, 0, 4, 768 },
+        { third, "{\"video_processor\":{\"fps\":5}}", own, 131072, 786432, 5, 4, 768 },
+        { second, "{\"image_processor\":{\"min_pixels\":9,\"max_pixels\":90}}", NULL, 9, 90, 0, 4,
+          768 },
+    };
+    sheaf_config c;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        sheaf__viewing v;
+        put_files(cases[i].processor, NULL);
+        if (cases[i].video != NULL)
+            put(at("video_preprocessor_config.json"), cases[i].video);
+        CHECK_OK(read_settings(&c, cases[i].config));
+        sheaf__viewing_of(&v, &c);
+        const sheaf__video_form *f = &v.form.video;
+        assert_true(f->least == cases[i].least && f->most == cases[i].most &&
+                    f->sampled == cases[i].sampled && f->few == cases[i].few &&
+                    f->many == cases[i].many);
+        sheaf_config_release(&c);
+    }
+    put(at("video_preprocessor_config.json"), "{\"cap_pixels_per_frame\":true}");
+    CHECK_FAILS(read_settings(&c, third), SHEAF_E_UNSUPPORTED, "cap_pixels_per_frame");
+    sheaf_config_release(&c);
+    put(at("video_preprocessor_config.json"), "{\"video_processor_type\":\"LlavaProcessor\"}");
+    CHECK_FAILS(read_settings(&c, third), SHEAF_E_UNSUPPORTED, "\"Qwen3VLVideoProcessor\"");
+    sheaf_config_release(&c);
+    put_files(NULL, NULL);
 }
 
 FIXTURE(make_scratch, remove_scratch);

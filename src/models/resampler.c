@@ -10,8 +10,10 @@ sheaf__pictures sheaf__pass_pictures(const sheaf__model *m, const sheaf__pass *p
 {
     sheaf__tower all[SHEAF__MOST_TOWERS];
     sheaf__towers_of(all, &m->schema->config);
+    const sheaf__picture_counts *n = &pass->pictures;
     return (sheaf__pictures){ .in = pass->images_in,
-                              .images = pass->pictures.images,
+                              .images = all[tower].repeats > 0 ? n->groups : n->images,
+                              .listed = n->images,
                               .patches = pass->pictures.patches[tower],
                               .tower = all[tower],
                               .number = tower };

@@ -99,10 +99,16 @@ typedef struct sheaf_qwen_vit {
     uint64_t full_blocks[SHEAF_MAX_LAYERS / 64]; /* bit i: block i sees the whole picture */
     int64_t deep;                                /* blocks whose rows the text model is given too */
     int64_t deep_at[SHEAF_MAX_DEEP];
-    double theta; /* of its rotary embedding */
+    double theta;  /* of its rotary embedding */
+    int64_t steps; /* 2.5: positions of a second of a video */
     /* As files beside the config say; 0: nothing */
     int64_t least, most;   /* pixels of a picture */
     float mean[3], std[3]; /* that they are normalised by */
+    struct {
+        int64_t least, most, few, many;
+        double fps;
+        bool read, all; /* a file says how videos are seen; all frames are taken */
+    } video;            /* as sheaf__video_form has it */
 } sheaf_qwen_vit;
 
 typedef struct sheaf_config {
@@ -158,7 +164,7 @@ typedef struct sheaf_config {
      * it; GLM-4V: the first and the last, -1: none. */
     struct {
         int64_t begin, patch, end;
-        int64_t video; /* Qwen-VL: in place of `patch`, of frames, which are not read */
+        int64_t video; /* Qwen-VL: in place of `patch`, of frames */
     } image_mark;
     double image_divisor; /* GLM-4V: of an image's rows in the sequence */
     double initializer_range;

@@ -220,6 +220,8 @@ typedef struct sheaf__family {
      * what is the same for all families is checked already. NULL: its program reads no such file.
      * The failure is kept in r->st. */
     void (*beside)(sheaf_json_reader *r, sheaf_config *c);
+    /* The same of settings for videos; NULL: its program reads none. */
+    void (*videos_beside)(sheaf_json_reader *r, sheaf_config *c);
 
     /* training */
     const char *lora_targets;            /* default targets */

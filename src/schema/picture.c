@@ -121,6 +121,10 @@ void sheaf__counts_see(sheaf__picture_counts *c, int64_t largest[SHEAF__MOST_TOW
     for (int t = 0; t < towers; t++) {
         const int64_t n =
             tower[t].ragged ? sheaf__view_patches(&picture->of[t], &tower[t]) : tower[t].patches;
+        if (sheaf__picture_inside(picture, &tower[t])) {
+            c->behind[t] += n;
+            continue;
+        }
         largest[t] = n > largest[t] ? n : largest[t];
         c->patches[t] = tower[t].padded ? c->images * largest[t] : c->patches[t] + n;
     }
@@ -142,8 +146,10 @@ void sheaf__counts_add(sheaf__picture_counts *to, const sheaf__picture_counts *o
 {
     to->images += n * of->images;
     to->groups += n * of->groups;
-    for (int t = 0; t < SHEAF__MOST_TOWERS; t++)
+    for (int t = 0; t < SHEAF__MOST_TOWERS; t++) {
         to->patches[t] += n * of->patches[t];
+        to->behind[t] += n * of->behind[t];
+    }
 }
 
 static void reach(int64_t *to, int64_t n, bool larger)
@@ -156,8 +162,10 @@ void sheaf__counts_reach(sheaf__picture_counts *to, const sheaf__picture_counts 
 {
     reach(&to->images, of->images, larger);
     reach(&to->groups, of->groups, larger);
-    for (int t = 0; t < SHEAF__MOST_TOWERS; t++)
+    for (int t = 0; t < SHEAF__MOST_TOWERS; t++) {
         reach(&to->patches[t], of->patches[t], larger);
+        reach(&to->behind[t], of->behind[t], larger);
+    }
 }
 
 int64_t sheaf__counts_give(const sheaf__picture_counts *c, const sheaf__tower *tower, int t)
@@ -168,7 +176,7 @@ int64_t sheaf__counts_give(const sheaf__picture_counts *c, const sheaf__tower *t
 int64_t sheaf__counts_numbers(const sheaf__picture_counts *c, const sheaf__tower *tower, int t)
 {
     const sheaf__tower *of = &tower[t];
-    return of->ragged ? c->patches[t] * of->channels * of->patch * of->patch
+    return of->ragged ? (c->patches[t] + c->behind[t]) * of->channels * of->patch * of->patch
                       : c->images * sheaf__tower_numbers(of);
 }
 
@@ -241,11 +249,16 @@ static void set_position(int32_t *position, int64_t stride, int32_t t, int32_t r
     position[2 * stride] = c;
 }
 
+static int32_t larger(int32_t a, int32_t b)
+{
+    return a > b ? a : b;
+}
+
 int32_t sheaf__grid_positions(int32_t *position, int64_t stride, int64_t n, const uint8_t *embed,
                               const uint8_t *seen, const sheaf__picture *picture,
                               const sheaf__tower *tower)
 {
-    int32_t next = 0;
+    int32_t next = 0, begin = 0, first = 0; /* of a video: its position, and that of its frames */
     for (int64_t t = 0; t < n; t++, position++) {
         if (seen != NULL && !seen[t]) {
             set_position(position, stride, 0, 0, 0);
@@ -256,12 +269,19 @@ int32_t sheaf__grid_positions(int32_t *position, int64_t stride, int64_t n, cons
             next++;
             continue;
         }
+        while (sheaf__picture_inside(picture, tower))
+            picture++;
         const int32_t unit = (int32_t)sheaf__unit_of(tower),
                       rows = (int32_t)picture->of[0].height / unit,
                       cols = (int32_t)picture->of[0].width / unit;
+        if (t == 0 || !embed[t - 1] || (seen != NULL && !seen[t - 1])) {
+            begin = next;
+            first = picture->frame;
+        }
+        const int32_t time = begin + picture->frame - first;
         for (int32_t k = 0; k < rows * cols && t + k < n; k++)
-            set_position(position + k, stride, next, next + k / cols, next + k % cols);
-        next += rows > cols ? rows : cols;
+            set_position(position + k, stride, time, begin + k / cols, begin + k % cols);
+        next = larger(larger(next, time + 1), begin + larger(rows, cols));
         t += (int64_t)rows * cols - 1;
         position += (int64_t)rows * cols - 1;
         picture++;

@@ -23,8 +23,8 @@ typedef struct sheaf__tower {
     /* Of a ragged one: each is seen as long as the largest of its sequence, with black patches
      * behind its own (MiniCPM-V 2.5, where a config asks for it). */
     bool padded;
-    /* Of a ragged one: so many frames of a video may be one group, which gives `gives` rows; 0: it
-     * reads no videos. */
+    /* Of a ragged one: so many frames of a video may be one group, which gives its rows together;
+     * 0: it reads no videos. */
     int64_t frames;
     /* Of a ragged one that joins patches in squares of merge x merge: each square gives a row, and
      * `gives` is for the largest ordinary picture too. 0: every picture gives `gives`. */
@@ -32,7 +32,9 @@ typedef struct sheaf__tower {
     /* Blocks with windows: the windows' side in such squares, from a picture's upper left corner
      * on; those at the edges may be smaller. 0: all see the whole picture. */
     int64_t window;
-    int64_t repeats; /* a patch holds its picture as often, one behind the other; 0: once */
+    /* A patch holds so many frames of a group, one behind the other, the last as often as some are
+     * missing: a picture so many times; 0: once. */
+    int64_t repeats;
     /* Columns behind the first config.hidden are added to the rows of pictures, as many at a time,
      * behind the first layers of the text model: of so many. */
     int64_t behind;
@@ -60,6 +62,7 @@ typedef struct sheaf__picture_counts {
     int64_t images; /* that towers see one by one: pictures, pieces of them, frames */
     int64_t groups; /* of these, what gives rows: all but frames that join the one before */
     int64_t patches[SHEAF__MOST_TOWERS]; /* that each tower sees, of all of them */
+    int64_t behind[SHEAF__MOST_TOWERS];  /* of frames that lie in patches of those before them */
 } sheaf__picture_counts;
 
 /* How a .safetensors file of token ids says where its images are (data/data_tensors.h). */
@@ -96,8 +99,24 @@ typedef enum sheaf__mark {
     SHEAF__MARK_SLICE_END,
     SHEAF__MARK_NUMBER, /* around a picture's number, from 0 */
     SHEAF__MARK_NUMBER_END,
+    SHEAF__MARK_FRAME, /* a row of frames, where it is another token */
     SHEAF__MARKS
 } sheaf__mark;
+
+/* How frames of a video are chosen, sized and placed; all zero: each is a picture that is not cut.
+ */
+typedef struct sheaf__video_form {
+    double fps;        /* frames in a second, where nothing says it */
+    double sampled;    /* of these so many in a second are taken, 0: all; */
+    int64_t few, many; /* at least and at most so many; */
+    bool whole;        /* at equal distances from the first to the last; else as many groups */
+    int64_t least,
+        most;       /* pixels of each frame, or (`whole`) of all of them together; 0: as pictures */
+    int64_t slices; /* of a frame, where pictures have such */
+    bool together;  /* all groups stand between one begin and end */
+    bool timed;     /* a group stands behind the second it is of: "<0.5 seconds>" */
+    int64_t steps;  /* positions in a second, 0: frames count in tenths of one */
+} sheaf__video_form;
 
 /* How pictures become pixels and stand in a conversation, and the defaults of its prompts. */
 typedef struct sheaf__picture_form {
@@ -109,6 +128,7 @@ typedef struct sheaf__picture_form {
     int64_t resolution,
         slices;          /* of slicing (inputs/slices.h); 0: resized to the tower's size, or */
     int64_t least, most; /* to a size of its own of so many pixels (inputs/slices.h); 0: not */
+    sheaf__video_form video;
     /* The slices of a picture stand together between the marks of a slice, each between those of a
      * picture; else each stands between the marks of a slice. */
     bool together;
@@ -218,6 +238,11 @@ static inline bool sheaf__view_fits(const sheaf__view *view, const sheaf__tower 
                                view->width % unit == 0
                          : view->height == tower->height && view->width == tower->width;
 }
+/* sheaf__picture_inside - does a frame lie in the patches of the one before it? */
+static inline bool sheaf__picture_inside(const sheaf__picture *picture, const sheaf__tower *tower)
+{
+    return picture->joins && tower->repeats > 0;
+}
 /* sheaf__position_axes - of the positions of a model: 1, or the 3 of rotary embeddings with
  * sections. */
 static inline int64_t sheaf__position_axes(const sheaf_config *config)
@@ -227,6 +252,8 @@ static inline int64_t sheaf__position_axes(const sheaf_config *config)
 /* sheaf__grid_positions - positions of n tokens on three axes, position[axis * stride + t]: text
  * counts up by one on all of them; the rows of a picture that begins at position c have (c, c +
  * row, c + column) of its grid of joined patches, and what follows goes on at c + the longer side.
+ * Groups of frames whose rows follow one another are one video: they have (c + frame, c + row, c +
+ * column), and what follows goes on behind all of these.
  * Returns the position of a token behind them.
  *   embed    [n] rows of pictures; NULL: none
  *   seen     [n] 0: a token that does not count, with position 0; NULL: all count

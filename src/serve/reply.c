@@ -620,6 +620,8 @@ static sheaf_status *add_prompts(reply *r, const sheaf__served_model *m, const c
     sheaf_status *st = NULL;
     to->config = m->config;
     to->bytes = q->picture;
+    to->video = q->video;
+    to->videos = q->videos;
     to->budget.most = q->most_pixels;
     if (q->chat)
         return sheaf__prompts_messages(to, r->codec, q->messages, true, system, q->image,

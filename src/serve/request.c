@@ -7,7 +7,7 @@
 #include "library/settings.h"
 #include "serve/responses.h"
 
-enum { MOST_PICTURES = 64, TEXT = 1, CHAT = 2, BOTH = 3, ITEMS = 4, ALL = 7 };
+enum { MOST_PICTURES = 1000, TEXT = 1, CHAT = 2, BOTH = 3, ITEMS = 4, ALL = 7 };
 
 /* Fields, which requests have them, bits by their kind, and of OpenAI's that have one value here
  * that value.
@@ -363,9 +363,36 @@ static sheaf_status *add_picture(sheaf__request *r, const char *url)
 
 static sheaf_status *bad_content(void)
 {
-    return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "'content'"),
-                          "a text, or a list of {\"type\": \"text\", \"text\": ...} and "
-                          "{\"type\": \"image_url\", \"image_url\": {\"url\": ...}}");
+    return sheaf_expected(
+        sheaf_fail(SHEAF_E_DATA, "'content'"),
+        "a text, or a list of {\"type\": \"text\", \"text\": ...}, "
+        "{\"type\": \"image_url\", \"image_url\": {\"url\": ...}} and "
+        "{\"type\": \"video\", \"video\": [URL of each frame, ...], \"fps\": ...}");
+}
+
+/* The frames of a video, as pictures are given. */
+static sheaf_status *add_video(sheaf__request *r, const json_t *part)
+{
+    const json_t *list = json_object_get(part, "video"), *one;
+    sheaf_status *st = NULL;
+    size_t i;
+    if (!SHEAF_GROW(&r->video, NULL, r->videos + 1))
+        return no_memory();
+    r->video[r->videos++] = (sheaf__frames){
+        .first = r->images, .count = (int64_t)json_array_size(list), .about = part, .field = "video"
+    };
+    if (json_array_size(list) == 0)
+        return sheaf_try_this(
+            sheaf_expected(sheaf_fail(SHEAF_E_DATA, "'video'"),
+                           "a list of frames, data:image/jpeg;base64,... (or png, webp) each"),
+            "ffmpeg -i FILE -vf fps=2 %%05d.jpg makes frames of a file");
+    json_array_foreach(list, i, one)
+    {
+        const json_t *url = json_is_object(one) ? json_object_get(one, "url") : one;
+        TRY(st, json_is_string(url) ? add_picture(r, json_string_value(url)) : bad_content());
+        st = sheaf_in(st, "'video': frame %zu", i + 1);
+    }
+    return st;
 }
 
 /* One part of a content; *plain: it is a text. */
@@ -383,6 +410,10 @@ static sheaf_status *add_part(sheaf_text *to, bool *plain, sheaf__request *r, co
     }
     const char *url =
         json_string_value(json_is_object(image) ? json_object_get(image, "url") : image);
+    if (type != NULL && strcmp(type, "video") == 0) {
+        sheaf__text_add(to, "%s", placed ? SHEAF__VIDEO_HERE : "");
+        return add_video(r, part);
+    }
     if (type == NULL || strcmp(type, "image_url") != 0 || url == NULL)
         return bad_content();
     if (placed)
@@ -399,12 +430,18 @@ static sheaf_status *check_marks(const json_t *messages, const sheaf__request *r
     json_array_foreach(messages, i, message)
     {
         const char *text = json_string_value(json_object_get(message, "content"));
-        marks += text == NULL ? 0 : sheaf__text_count(text, "<image>");
+        marks += text == NULL ? 0
+                              : sheaf__text_count(text, SHEAF__PICTURE_HERE) +
+                                    sheaf__text_count(text, SHEAF__VIDEO_HERE);
     }
-    return r->images == 0 || marks == r->images
+    int64_t shown = r->images + r->videos;
+    for (int64_t k = 0; k < r->videos; k++)
+        shown -= r->video[k].count;
+    return r->images == 0 || marks == shown
                ? NULL
                : sheaf_expected(sheaf_fail(SHEAF_E_DATA, "'content'"),
-                                "texts without \"<image>\" beside pictures: it marks their places");
+                                "texts without \"<image>\" or \"<video>\" beside pictures: it "
+                                "marks their places");
 }
 
 /* Clients send messages back with every field of theirs: null is none, and so are no calls, which
@@ -528,6 +565,7 @@ void sheaf__request_release(sheaf__request *r)
     }
     free(r->image);
     free(r->picture);
+    free(r->video);
     free(r->stop);
     free(r->schema);
     json_decref(r->messages);

@@ -2,7 +2,7 @@
  * is computed. Fields that are unknown, or unsupported here, are refused by name. */
 #pragma once
 
-#include "inputs/viewing.h"
+#include "data/record_pictures.h"
 #include "sheaf/generate.h"
 
 #include <jansson.h>
@@ -26,12 +26,14 @@ typedef struct sheaf__request {
     bool logprobs;
     int64_t top;
     /* of a chat: {"messages": [...]}, as they are but for fields that are null and contents with
-     * pictures: these are texts, in which each picture of a model that places them is "<image>"; of
-     * others NULL */
+     * pictures: these are texts, in which each picture of a model that places them is "<image>", a
+     * video "<video>"; of others NULL */
     json_t *messages;
     const char **image;            /* [images] their names, for messages */
     sheaf__picture_bytes *picture; /* [images] owned */
     int64_t images;
+    sheaf__frames *video; /* [videos] of these that are frames */
+    int64_t videos;
     int64_t most_pixels;  /* of all of them; 0: no limit */
     const json_t *prompt; /* of others: a list of texts, or of lists of ids; or one of the two */
     const char **stop;    /* [nstop] */

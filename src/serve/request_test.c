@@ -173,6 +173,38 @@ TEST(test_messages__join_their_parts_and_keep_pictures)
     sheaf__request_release(&r);
 }
 
+/* Frames lie in the list of pictures. */
+TEST(test_messages__have_videos)
+{
+    sheaf__request r;
+    CHECK_OK(read_text(
+        &r,
+        "{\"messages\": [{\"role\": \"user\", \"content\": [" PICTURE(
+            "data:image/png;base64,AAAA") ", {\"type\": \"video\", \"fps\": 4, \"video\": "
+                                          "[\"data:image/png;base64,AAAA\", {\"url\": "
+                                          "\"data:image/jpeg;base64,AAAA\"}]}, " WORD("b") "]}]}",
+        true));
+    CHECK_OK(sheaf__request_take_messages(&r, true, true));
+    assert_string_equal(content(&r, 0), "<image><video>b");
+    assert_true(r.images == 3 && r.videos == 1 && r.video[0].first == 1 && r.video[0].count == 2);
+    sheaf__request_release(&r);
+    static const char *const bad[][2] = {
+        { "\"video\": []", "'video' | a list of frames" },
+        { "\"video\": \"data:video/mp4;base64,AAAA\"", "'video' | a list of frames" },
+        { "\"video\": [\"https://a.b/c.png\"]", "'video': frame 1" },
+        { "\"video\": [7]", "'video': frame 1" },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        char text[256];
+        snprintf(text, sizeof text,
+                 "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"video\", %s}]}]}",
+                 bad[i][0]);
+        CHECK_OK(read_text(&r, text, true));
+        CHECK_FAILS(sheaf__request_take_messages(&r, true, true), SHEAF_E_DATA, bad[i][1]);
+        sheaf__request_release(&r);
+    }
+}
+
 /* As OpenAI's client sends an answer back: with every field that it has. */
 TEST(test_messages__are_whole_but_for_nulls)
 {

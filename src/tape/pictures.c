@@ -7,6 +7,11 @@
 
 /* ---- where pictures lie ---- */
 
+static int64_t listed_of(const sheaf__pictures *p)
+{
+    return p->listed > 0 ? p->listed : p->images;
+}
+
 static sheaf_status *misfit(const sheaf__pictures *p, int64_t i)
 {
     const sheaf__view *view = &p->in->picture[i].of[p->number];
@@ -44,18 +49,27 @@ sheaf_status *sheaf__pictures_layout(sheaf__picture_at **out, const sheaf__pictu
     sheaf__picture_at *at = malloc((size_t)(p->images + 1) * sizeof *at);
     if (at == NULL)
         return sheaf__no_memory("sizes of the images");
-    int64_t first = 0;
+    int64_t first = 0, n = 0;
     sheaf_status *st = NULL;
-    for (int64_t i = 0; i < p->images && st == NULL; i++) {
+    for (int64_t i = 0; i < listed_of(p) && n <= p->images && st == NULL; i++) {
         const sheaf__view *view = &p->in->picture[i].of[p->number];
-        if (!sheaf__view_fits(view, &p->tower))
+        const sheaf__picture_at is = { first, sheaf__patches_along(view->height, &p->tower),
+                                       sheaf__patches_along(view->width, &p->tower), 0 };
+        const bool inside = n > 0 && sheaf__picture_inside(&p->in->picture[i], &p->tower);
+        if (!sheaf__view_fits(view, &p->tower) ||
+            (inside && (is.down != at[n - 1].down || is.across != at[n - 1].across)))
             st = misfit(p, i);
-        at[i] = (sheaf__picture_at){ first, sheaf__patches_along(view->height, &p->tower),
-                                     sheaf__patches_along(view->width, &p->tower), 0 };
-        first += st == NULL
-                     ? sheaf__picture_seen(p->in->picture, p->images, i, &p->tower, p->number)
-                     : 0;
+        if (inside || st != NULL)
+            continue;
+        if (n < p->images)
+            at[n] = is;
+        n++;
+        first += sheaf__picture_seen(p->in->picture, listed_of(p), i, &p->tower, p->number);
     }
+    if (st == NULL && n != p->images)
+        st = sheaf_found(
+            sheaf_expected(sheaf_fail(SHEAF_E_ARG, "images"), "%lld", (long long)p->images), "%lld",
+            (long long)n);
     at[p->images] = (sheaf__picture_at){ first, 0, 0, 0 };
     if (st == NULL && first != p->patches)
         st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "images"), "%lld patches in all",
@@ -81,7 +95,8 @@ typedef struct patches_args {
     const sheaf__context *c;
     const patches_params *p;
     const sheaf__picture_at *at;
-    void *to; /* the host's */
+    const int64_t *begin; /* [images + 1] pictures of in->picture that each is made of */
+    void *to;             /* the host's */
 } patches_args;
 
 static int64_t repeats_of(const sheaf__tower *t)
@@ -98,14 +113,16 @@ static void cut_patches(void *arg, int64_t begin, int64_t end, int worker)
     for (int64_t r = begin; r < end; r++) {
         int64_t patch;
         const int64_t image = sheaf__picture_of(a->at, of->images, false, r, &patch);
-        const sheaf__view *view = &of->in->picture[image].of[of->number];
+        const int64_t first = a->begin[image], last = a->begin[image + 1] - 1;
         const int64_t y0 = patch / a->at[image].across * t->patch,
                       x0 = patch % a->at[image].across * t->patch;
         const int64_t lines = t->patch * repeats_of(t); /* of a channel */
         int64_t to = r * a->p->y->cols;
         for (int64_t channel = 0; channel < t->channels; channel++)
             for (int64_t k = 0; k < lines; k++, to += t->patch) {
-                const int64_t y = k % t->patch;
+                const int64_t y = k % t->patch, frame = first + k / t->patch;
+                const sheaf__view *view =
+                    &of->in->picture[frame < last ? frame : last].of[of->number];
                 const float *line = view->pixels + (channel * view->height + y0 + y) * view->width;
                 const int64_t n = y0 + y >= view->height         ? 0
                                   : x0 + t->patch <= view->width ? t->patch
@@ -117,6 +134,19 @@ static void cut_patches(void *arg, int64_t begin, int64_t end, int worker)
     }
 }
 
+/* The pictures that each one of the tower's is made of, to free(). */
+static sheaf_status *find_frames(int64_t **out, const sheaf__pictures *p)
+{
+    int64_t n = 0, *begin = *out = malloc((size_t)(p->images + 1) * sizeof *begin);
+    if (begin == NULL)
+        return sheaf__no_memory("frames of the images");
+    for (int64_t i = 0; i < listed_of(p); i++)
+        if (n == 0 || !sheaf__picture_inside(&p->in->picture[i], &p->tower))
+            begin[n++] = i;
+    begin[n] = listed_of(p);
+    return NULL;
+}
+
 /* By the host, which has the pixels. */
 static sheaf_status *patches_forward(sheaf__tape *tape, sheaf__op *op)
 {
@@ -124,12 +154,17 @@ static sheaf_status *patches_forward(sheaf__tape *tape, sheaf__op *op)
     const sheaf__value *y = a.p->y;
     const size_t bytes = (size_t)(y->rows * y->cols) * sheaf_dtype_bytes(y->dtype);
     sheaf__picture_at *at = NULL;
+    int64_t *begin = NULL;
     sheaf_status *st = sheaf__pictures_layout(&at, &a.p->of);
+    if (at != NULL)
+        TRY(st, find_frames(&begin, &a.p->of));
     a.at = at;
+    a.begin = begin;
     TRY(st, sheaf__borrow(&a.to, a.c->device, y->data, bytes, false));
     if (st == NULL && at != NULL)
         sheaf__rows(a.c, y->rows, 8, cut_patches, &a);
     TRY(st, sheaf__return(a.to, a.c->device, y->data, bytes, true));
+    free(begin);
     free(at);
     return st;
 }

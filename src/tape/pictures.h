@@ -21,7 +21,8 @@ typedef struct sheaf__pictures {
     /* Attention sees all frames of a group as one picture (sheaf__picture.joins): so many groups;
      * 0: each by itself. */
     int64_t groups;
-    bool windows; /* attention stays within windows (tape/windows.h) */
+    bool windows;   /* attention stays within windows (tape/windows.h) */
+    int64_t listed; /* of in->picture, with frames inside patches of others; 0: images */
 } sheaf__pictures;
 
 /* sheaf__pictures_rows - rows of all: patches, and class rows where there are such. */

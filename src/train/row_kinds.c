@@ -69,6 +69,8 @@ static void fill_images(sheaf__row_kinds *kinds, int k, const sheaf__model *mode
     const sheaf__tower *w = tower_of(tower, &t, model, k);
     int64_t at = 0, next = 0, before = 0, row = 0, own = 0;
     for (int64_t i = 0; i < images && w != NULL; i++) {
+        if (batch->picture != NULL && sheaf__picture_inside(&batch->picture[i], w))
+            continue;
         const bool joins = batch->picture != NULL && batch->picture[i].joins;
         sheaf__picture_counts one = { .images = 1, .groups = !joins };
         one.patches[t] =

@@ -32,7 +32,8 @@ typedef struct sheaf__minicpmv_version {
     const char *stop;                /* ends an answer, beside what files name; NULL: none */
     bool numbered;                   /* pictures have numbers, and slices marks of their own */
     bool thoughts;                   /* its program is told whether an answer has thoughts */
-    int64_t frames;                  /* of a video that give rows together; 0: it reads none */
+    int64_t frames;                  /* of a video that give rows together; 0: each for itself */
+    int64_t frame_slices;            /* of a frame at most; 0: it reads no videos */
 } sheaf__minicpmv_version;
 
 /* sheaf__minicpmv_version_of - never NULL. */

@@ -80,6 +80,8 @@ void sheaf__minicpmv_pictures(sheaf__picture_form *out, const sheaf_config *c)
                                       : sheaf__json_parse(&config, c->json, strlen(c->json)));
     out->resolution = number(config, "scale_resolution", out->resolution);
     out->slices = number(config, "max_slice_nums", out->slices);
+    if (version->frame_slices > 0)
+        out->video = (sheaf__video_form){ .fps = 5, .slices = version->frame_slices };
     if (json_is_false(json_object_get(config, "slice_mode")))
         out->slices = 1;
     if (version->numbered && !json_is_false(json_object_get(config, "use_image_id"))) {

@@ -106,7 +106,8 @@ static const sheaf__minicpmv_version versions[] = {
       .projector = { pieces, 3 },
       .chat = "qwen2",
       .stop = "<|endoftext|>",
-      .numbered = true },
+      .numbered = true,
+      .frame_slices = 2 },
     { .version = SHEAF_MINICPMO_2_6,
       .number = 2.6,
       .omni = true,
@@ -142,7 +143,8 @@ static const sheaf__minicpmv_version versions[] = {
       .stop = "<|endoftext|>",
       .numbered = true,
       .thoughts = true,
-      .frames = 6 },
+      .frames = 6,
+      .frame_slices = 1 },
 };
 enum { VERSIONS = sizeof versions / sizeof *versions };
 

@@ -212,6 +212,7 @@ static void read_sizes(sheaf_json_reader *r, sheaf_config *c)
     v->norm_eps = 1e-6;
     q->merge = sheaf__json_int(r, "spatial_merge_size", 1, 64, 2);
     q->frames = sheaf__json_int(r, "temporal_patch_size", 1, 64, 2);
+    q->steps = third ? 0 : sheaf__json_int(r, "tokens_per_second", 1, 1 << 20, 4);
     const int64_t out = sheaf__json_int(r, "out_hidden_size", 1, MOST_WIDTH, c->hidden);
     if (r->st != NULL)
         return;
@@ -297,6 +298,7 @@ void sheaf__qwenvl_text(sheaf_text *t, const sheaf_config *c)
     sheaf__config_whole(t, "vision_config.in_channels", v->channels);
     sheaf__config_whole(t, "vision_config.spatial_merge_size", q->merge);
     sheaf__config_whole(t, "vision_config.temporal_patch_size", q->frames);
+    sheaf__config_whole(t, "vision_config.tokens_per_second", q->steps);
     sheaf__config_real(t, "vision_config.rope_theta", q->theta);
     sheaf__config_whole(t, "vision_config, squares of a window", q->window);
     for (int64_t i = 0; i < v->layers; i++)

@@ -52,7 +52,7 @@ static int towers(sheaf__tower out[SHEAF__MOST_TOWERS], const sheaf_config *c)
     out[0].ragged = true;
     out[0].merge = q->merge;
     out[0].window = q->window;
-    out[0].repeats = q->frames;
+    out[0].repeats = out[0].frames = q->frames;
     out[0].behind = q->deep;
     out[0].columns = c->hidden * (1 + q->deep);
     return 1;
@@ -73,8 +73,8 @@ static const sheaf__component_rule components[] = {
     .table = SHEAF__QWENVL_TEXT "embed_tokens.weight", .components = components, .towers = towers, \
     .image = { .most = SHEAF__ANY_IMAGES, .file = SHEAF__IMAGES_GRID },                            \
     .pictures = sheaf__qwenvl_pictures, .beside = sheaf__qwenvl_beside,                            \
-    .lora_targets = "q_proj,v_proj", .build = sheaf__qwenvl_build, .encode = sheaf__qwenvl_encode, \
-    .place = sheaf__qwenvl_place
+    .videos_beside = sheaf__qwenvl_videos_beside, .lora_targets = "q_proj,v_proj",                 \
+    .build = sheaf__qwenvl_build, .encode = sheaf__qwenvl_encode, .place = sheaf__qwenvl_place
 
 const sheaf__family sheaf__family_qwen2_5_vl = {
     .id = SHEAF_QWEN2_5_VL,

@@ -31,6 +31,7 @@ extern const char sheaf__qwenvl_keys[]; /* of the whole, beside the text model's
 /* pictures.c */
 void sheaf__qwenvl_pictures(sheaf__picture_form *out, const sheaf_config *c);
 void sheaf__qwenvl_beside(sheaf_json_reader *r, sheaf_config *c);
+void sheaf__qwenvl_videos_beside(sheaf_json_reader *r, sheaf_config *c);
 
 /* tower.c */
 sheaf_status *sheaf__qwenvl_rows(sheaf_schema *schema);

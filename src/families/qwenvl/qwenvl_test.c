@@ -137,8 +137,10 @@ TEST(test_pictures__sizes)
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         sheaf__sliced s;
-        sheaf_status *st = sheaf__fit_pixels(&s, rows[i].width, rows[i].height, rows[i].unit,
-                                             rows[i].least, rows[i].most);
+        sheaf_status *st = sheaf__fit_pixels(&s, rows[i].width, rows[i].height,
+                                             &(sheaf__fitting){ .unit = rows[i].unit,
+                                                                .least = rows[i].least,
+                                                                .most = rows[i].most });
         if (rows[i].width > 200 * rows[i].height) {
             CHECK_FAILS(st, SHEAF_E_UNSUPPORTED, "200 times");
             continue;
