@@ -502,17 +502,19 @@ static void read_template(const uint8_t *bytes, size_t size)
     json_decref(variables);
 }
 
-/* A request of either kind, and the messages of one. */
+/* A request of each kind, and the messages of one. */
 static void read_request(const uint8_t *bytes, size_t size)
 {
-    for (int kind = 0; kind < 3; kind++) {
+    for (int kind = SHEAF__ASKS_TEXT; kind <= SHEAF__ASKS_RESPONSE; kind++) {
         sheaf__request r;
-        sheaf_status *st = sheaf__request_read(&r, (const char *)bytes, size, kind < 2);
+        sheaf_status *st =
+            sheaf__request_read(&r, (const char *)bytes, size, (sheaf__request_kind)kind);
         if (st == NULL && (r.each < 1 || r.nstop < 0 || r.how.max_new < 0))
             abort();
-        if (st == NULL && kind < 2)
-            st = sheaf__request_take_messages(&r, kind == 1);
-        if (st == NULL && kind < 2 && r.messages == NULL)
+        if (st == NULL && kind != SHEAF__ASKS_TEXT)
+            st = sheaf__request_take_messages(&r, kind == SHEAF__ASKS_CHAT,
+                                              kind == SHEAF__ASKS_RESPONSE);
+        if (st == NULL && kind != SHEAF__ASKS_TEXT && r.messages == NULL)
             abort();
         sheaf_status_free(st);
         sheaf__request_release(&r);
