@@ -190,7 +190,12 @@ static sheaf_config config_4_5(void)
 #define VIDEO(FIELDS, USER)                                                                        \
     "{" FIELDS ", \"messages\": [{\"role\": \"user\", \"content\": \"" USER                        \
     "\"}, {\"role\": \"assistant\", \"content\": \"A\"}]}\n"
-#define FRAMES_3 "\"video\": [\"a.png\", \"b.png\", \"a.png\"]"
+#define LIST_3 "[\"a.png\", \"b.png\", \"a.png\"]"
+#define FRAMES_3 "\"video\": " LIST_3
+/* A record of more fields whose question has these parts. */
+#define PARTS(MORE, CONTENT)                                                                       \
+    "{" MORE ", \"messages\": [{\"role\": \"user\", \"content\": [" CONTENT                        \
+    "]}, {\"role\": \"assistant\", \"content\": \"A\"}]}"
 
 static void check_frames(const sheaf_data *d, int64_t row, const int32_t *frame, const bool *joins,
                          int64_t n)
@@ -222,7 +227,17 @@ TEST(test_videos__frames_stand_in_groups)
     static const char rows[] = VIDEO(FRAMES_3 ", \"temporal_ids\": [[0, 3], [71999]]",
                                      "see <video> Q") VIDEO("\"video\": \"frames\"", "Q")
         VIDEO("\"images\": [\"b.png\", \"b.png\", \"a.png\"], \"temporal_ids\": [[-1], [4, 4]]",
-              "<image>,<image>") VIDEO("\"image\": \"a.png\", " FRAMES_3 ", \"fps\": 0.5", "Q");
+              "<image>,<image>") VIDEO("\"image\": \"a.png\", " FRAMES_3 ", \"fps\": 0.5", "Q")
+            PARTS("\"images\": [\"b.png\", \"b.png\", \"a.png\"], \"temporal_ids\": [[-1], [4, 4]]",
+                  "{\"type\": \"image\"}, {\"type\": \"image\"}") "\n"
+        /* 0.5 frames in a second, said in each place that counts */
+        PARTS("\"fps\": 0.5", "{\"type\": \"video\", " FRAMES_3 "}") "\n" PARTS(
+            "\"fps\": 3",
+            "{\"type\": \"video\", \"fps\": 0.5, \"video\": {\"frames\": " LIST_3
+            "}}") "\n" PARTS(FRAMES_3,
+                             "{\"type\": \"video\", \"fps\": 0.5}") "\n" VIDEO("\"fps\": 0.5, \"video\": {\"frames\": " LIST_3
+                                                                               "}",
+                                                                               "Q");
     CHECK_OK(open_data(&d, &c, rows, (sheaf_data_options){ .prompt_template = "minicpm" }));
     check_row(d, 0, "{256}<用户>see " WHOLE_16 "\n" WHOLE_16 " Q<AI>A{257}", "{46*56}A{257}");
     check_row(d, 1, "{256}<用户>" WHOLE_16 "\n" WHOLE_16 "\nQ<AI>A{257}", "{46*52}A{257}");
@@ -233,10 +248,14 @@ TEST(test_videos__frames_stand_in_groups)
               "{46*90}A{257}");
     check_frames(d, 0, (const int32_t[]){ 1, 4, 72000 }, (const bool[]){ false, true, false }, 3);
     check_frames(d, 1, (const int32_t[]){ 1, 3 }, (const bool[]){ false, false }, 2);
-    check_frames(d, 2, (const int32_t[]){ 0, 0, 0, 5, 5 },
-                 (const bool[]){ false, false, false, false, true }, 5);
+    for (int64_t row = 2; row <= 4; row += 2)
+        check_frames(d, row, (const int32_t[]){ 0, 0, 0, 5, 5 },
+                     (const bool[]){ false, false, false, false, true }, 5);
     check_frames(d, 3, (const int32_t[]){ 0, 1, 21, 41 },
                  (const bool[]){ false, false, false, false }, 4);
+    for (int64_t row = 5; row < 9; row++)
+        check_frames(d, row, (const int32_t[]){ 1, 21, 41 }, (const bool[]){ false, false, false },
+                     3);
     sheaf__sliced b, a; /* whole, however large */
     CHECK_OK(sheaf__slice(&b, 90, 150, &(sheaf__slicing){ 84, 14, 1 }));
     CHECK_OK(sheaf__slice(&a, 60, 40, &(sheaf__slicing){ 84, 14, 1 }));
@@ -254,11 +273,6 @@ TEST(test_videos__frames_stand_in_groups)
     sheaf_data_close(d);
     sheaf_config_release(&c);
 }
-
-/* A record of more fields whose question has these parts. */
-#define PARTS(MORE, CONTENT)                                                                       \
-    "{" MORE ", \"messages\": [{\"role\": \"user\", \"content\": [" CONTENT                        \
-    "]}, {\"role\": \"assistant\", \"content\": \"A\"}]}"
 
 TEST(test_videos__what_is_refused)
 {

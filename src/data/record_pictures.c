@@ -315,10 +315,19 @@ static sheaf_status *bad_times(const json_t *found, int64_t n)
     return sheaf__bad_field("times", expected, "%s", sheaf__json_show(text, found));
 }
 
-/* A number of frames in a second; otherwise: without one. */
-static sheaf_status *rate(double *out, const json_t *about, const char *key, double otherwise)
+/* What is said of a video. */
+static const json_t *said(const frames *f, const char *key)
 {
-    const json_t *value = value_of(about, key);
+    const json_t *value = NULL;
+    for (int i = 0; i < 3 && value == NULL; i++)
+        value = value_of(f->from->about[i], key);
+    return value;
+}
+
+/* A number of frames in a second; otherwise: without one. */
+static sheaf_status *rate(double *out, const frames *f, const char *key, double otherwise)
+{
+    const json_t *value = said(f, key);
     char text[96];
     *out = value == NULL ? otherwise : json_number_value(value);
     return value == NULL || (*out > 0 && *out <= 1000)
@@ -330,10 +339,10 @@ static sheaf_status *rate(double *out, const json_t *about, const char *key, dou
 /* The second of each frame. */
 static sheaf_status *find_seconds(frames *f)
 {
-    const json_t *times = value_of(f->from->about, "times");
+    const json_t *times = said(f, "times");
     const int64_t n = f->from->count;
-    sheaf_status *st = rate(&f->fps, f->from->about, "fps", f->form->fps);
-    if (st == NULL && times != NULL && value_of(f->from->about, "fps") != NULL)
+    sheaf_status *st = rate(&f->fps, f, "fps", f->form->fps);
+    if (st == NULL && times != NULL && said(f, "fps") != NULL)
         st = sheaf__bad_field("times", "either \"fps\" or \"times\"", "both");
     if (st == NULL && times != NULL && json_array_size(times) != (size_t)n)
         st = bad_times(times, n);
@@ -364,9 +373,9 @@ static sheaf_status *take_frames(frames *f, int64_t group)
 {
     const int64_t n = f->from->count, many = f->form->many < n ? f->form->many : n;
     double sampled = f->form->sampled, few = (double)f->form->few;
-    sheaf_status *st = rate(&sampled, f->from->about, "target_fps", sampled);
+    sheaf_status *st = rate(&sampled, f, "target_fps", sampled);
     f->count = n;
-    if (st == NULL && f->form->many == 0 && value_of(f->from->about, "target_fps") != NULL)
+    if (st == NULL && f->form->many == 0 && said(f, "target_fps") != NULL)
         st = sheaf__bad_field("target_fps", "none: this model takes all frames", "one");
     for (int64_t i = 0; i < n; i++)
         f->kept[i] = i;
@@ -449,7 +458,7 @@ static sheaf_status *check_sizes(const sheaf__record_pictures *p, int64_t first,
 static sheaf_status *add_frames(sheaf__record_pictures *p, frames *f, const sheaf__viewing *viewing)
 {
     const sheaf__tower *tower = &viewing->tower[0];
-    const json_t *ids = value_of(f->from->about, "temporal_ids");
+    const json_t *ids = said(f, "temporal_ids");
     const int64_t first = p->count;
     sheaf__viewing own = *viewing;
     sheaf_status *st = find_seconds(f);
@@ -483,6 +492,26 @@ static sheaf_status *add_frames(sheaf__record_pictures *p, frames *f, const shea
     return st;
 }
 
+/* Refuses other keys of a video: of its part, or (own) of its object. */
+static sheaf_status *check_video(const json_t *value, bool own, const char *field)
+{
+    static const char *const known[] = { "type",         "video",  "fps",  "times", "target_fps",
+                                         "temporal_ids", "frames", "path", "url" };
+    enum { PART = 6, KNOWN = sizeof known / sizeof *known };
+    const char *key;
+    json_t *one;
+    json_object_foreach((json_t *)value, key, one)
+    {
+        size_t i = own ? 2 : 0;
+        while (i < (own ? KNOWN : PART) && strcmp(key, known[i]) != 0)
+            i++;
+        if (i == (own ? KNOWN : PART) && !json_is_null(one))
+            return sheaf__bad_field(field, "frames, with fps, times, target_fps or temporal_ids",
+                                    "'%.40s'", key);
+    }
+    return NULL;
+}
+
 sheaf_status *sheaf__record_pictures_video(sheaf__record_pictures *p, const sheaf__frames *from,
                                            const sheaf__viewing *viewing)
 {
@@ -495,8 +524,10 @@ sheaf_status *sheaf__record_pictures_video(sheaf__record_pictures *p, const shea
         return sheaf__bad_field(f.field, "1 to 1000 frames", "%" PRId64, from->count);
     f.second = malloc((size_t)from->count * sizeof *f.second);
     f.kept = malloc((size_t)from->count * sizeof *f.kept);
-    sheaf_status *st = f.second == NULL || f.kept == NULL ? sheaf__no_memory("a video")
-                                                          : add_frames(p, &f, viewing);
+    sheaf_status *st = f.second == NULL || f.kept == NULL ? sheaf__no_memory("a video") : NULL;
+    for (int i = 0; i < 2; i++)
+        TRY(st, check_video(from->about[i], i == 0, from->field));
+    TRY(st, add_frames(p, &f, viewing));
     free(f.second);
     free(f.kept);
     return st;
@@ -561,41 +592,19 @@ static sheaf_status *list_frames(char ***out, int64_t *count, const json_t *valu
     return st;
 }
 
-/* Of an object with "frames", or of a part. */
-static sheaf_status *check_video(const json_t *value, const char *field)
-{
-    static const char *const known[] = { "frames",       "fps",  "times", "target_fps",
-                                         "temporal_ids", "type", "video" };
-    const char *key;
-    json_t *one;
-    json_object_foreach((json_t *)value, key, one)
-    {
-        size_t i = 0;
-        while (i < sizeof known / sizeof *known && strcmp(key, known[i]) != 0)
-            i++;
-        if (i == sizeof known / sizeof *known && !json_is_null(one))
-            return sheaf__bad_field(field, "frames, with fps, times, target_fps or temporal_ids",
-                                    "'%.40s'", key);
-    }
-    return NULL;
-}
-
-static sheaf_status *add_video(sheaf__record_pictures *p, const json_t *value, const json_t *about,
+/* part: what says the rest beside the record; NULL. */
+static sheaf_status *add_video(sheaf__record_pictures *p, const json_t *value, const json_t *part,
                                const place *in)
 {
     const json_t *inner = value_of(value, "frames");
     char **path = NULL;
     int64_t n = 0;
     sheaf_status *st = NULL;
-    if (in->viewing->form.video.fps > 0) {
-        st = inner != NULL         ? check_video(value, in->field)
-             : about == in->record ? NULL
-                                   : check_video(about, in->field);
-        TRY(st, list_frames(&path, &n, inner == NULL ? value : inner, in));
-    }
+    if (in->viewing->form.video.fps > 0)
+        st = list_frames(&path, &n, inner == NULL ? value : inner, in);
     const sheaf__frames from = { .path = (const char *const *)path,
                                  .count = n,
-                                 .about = inner == NULL ? about : value,
+                                 .about = { value, part, in->record },
                                  .field = in->field,
                                  .seen = in->folder != NULL };
     TRY(st, sheaf__record_pictures_video(p, &from, in->viewing));
@@ -672,8 +681,8 @@ static const json_t *next_beside(walk *w, bool video)
     return json_array_get(beside, w->next[video]++);
 }
 
-/* A picture or a video that has its place, of which the part says the rest; value NULL: the next
- * one beside the messages, if there is one. */
+/* A picture or a video that has its place, of which the part (NULL: it is a name in a text) says
+ * the rest; value NULL: the next one beside the messages, if there is one. */
 static sheaf_status *add_placed(walk *w, const json_t *value, const json_t *part, bool video,
                                 const char *field)
 {
@@ -695,7 +704,7 @@ static sheaf_status *add_marks(walk *w, const json_t *text, const char *field)
     sheaf_status *st = NULL;
     for (int video = 0; video < 2; video++)
         for (; left[video] > 0 && st == NULL; left[video]--)
-            st = add_placed(w, NULL, w->in.record, video, field);
+            st = add_placed(w, NULL, NULL, video, field);
     return st;
 }
 
@@ -709,9 +718,7 @@ static sheaf_status *add_part(walk *w, const json_t *part, bool user, const char
         return sheaf__bad_field(field, "pictures in messages of the user only", "one here");
     const bool video = strcmp(here, SHEAF__VIDEO_HERE) == 0;
     sheaf_status *st = sheaf__picture_of_part(&value, part, field);
-    return TRY(st, add_placed(w, video ? value_of(part, "video") : value,
-                              video && value_of(part, "video") == NULL ? w->in.record : part, video,
-                              field));
+    return TRY(st, add_placed(w, video ? value_of(part, "video") : value, part, video, field));
 }
 
 static sheaf_status *add_content(walk *w, const json_t *entry, const char *list, size_t index)
@@ -796,7 +803,10 @@ static sheaf_status *add_of_parts(sheaf__record_pictures *out, const json_t *rec
             TRY(st, add_content(&w, entry, list[l], i));
     for (int video = 0; video < 2; video++)
         while (st == NULL && (left = next_beside(&w, video)) != NULL) /* found to have no place */
-            st = add_placed(&w, left, record, video, in->field);
+            st = add_placed(&w, left, NULL, video,
+                            !video    ? in->field
+                            : in->one ? "video"
+                                      : "videos");
     return st;
 }
 
@@ -833,6 +843,14 @@ static sheaf_status *read_images(sheaf__record_pictures *out, const json_t *reco
     return st;
 }
 
+static bool has_video(const sheaf__record_pictures *p)
+{
+    int64_t i = 0;
+    while (i < p->count && !sheaf__shows_video(&p->shown[i]))
+        i++;
+    return i < p->count;
+}
+
 sheaf_status *sheaf__record_pictures_read(sheaf__record_pictures *out, const json_t *record,
                                           const char *folder, const sheaf__viewing *viewing)
 {
@@ -841,12 +859,12 @@ sheaf_status *sheaf__record_pictures_read(sheaf__record_pictures *out, const jso
     *out = (sheaf__record_pictures){ .unread = sheaf__record_pictures_meant(record) };
     sheaf_status *st = videos_of(&videos, &in);
     TRY(st, read_images(out, record, videos, in));
-    if (st == NULL && videos == NULL && !out->parts && ids != NULL)
+    if (st == NULL && videos == NULL && ids != NULL && !has_video(out)) /* else they are its own */
         st = group_pictures(out, ids, &in);
     in.field = in.one ? "video" : "videos";
     const size_t n = out->parts || videos == NULL ? 0 : in.one ? 1 : json_array_size(videos);
     for (size_t i = 0; i < n && st == NULL; i++)
-        st = add_video(out, in.one ? videos : json_array_get(videos, i), record, &in);
+        st = add_video(out, in.one ? videos : json_array_get(videos, i), NULL, &in);
     return st;
 }
 

@@ -60,9 +60,11 @@ typedef struct sheaf__frames {
     const char *const *path;
     const sheaf__picture_bytes *bytes; /* [count] in place of files; NULL */
     int64_t count;
-    const json_t *about; /* an object with fps, times, target_fps, temporal_ids, or none of these */
-    const char *field;   /* that errors name */
-    bool seen;           /* paths are seen from a folder */
+    const json_t *about[3]; /* objects with fps, times, target_fps, temporal_ids, or none of these,
+                               of which the first that has a key counts: the video's own, which has
+                               its frames, its part, the record; each may be NULL */
+    const char *field;      /* that errors name */
+    bool seen;              /* paths are seen from a folder */
 } sheaf__frames;
 /* sheaf__record_pictures_video - appends the frames of a video, or those of them that the model's
  * program would take. Errors: SHEAF_E_DATA with the field; those of the files. */

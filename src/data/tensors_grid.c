@@ -59,10 +59,11 @@ static sheaf_status *add_images(sheaf__listed *to, int64_t *capacity, int64_t *p
     return NULL;
 }
 
-/* [videos] positions between two groups of frames; NULL: the model has no such. */
-static sheaf_status *read_steps(float **out, const sheaf__tensors *in, int64_t n)
+/* [n] positions between two groups of frames, of videos. */
+static sheaf_status *read_steps(float **out, const sheaf__tensors *in, int kind, int64_t n)
 {
-    const sheaf_safetensors_entry *e = sheaf__safetensors_find(in->file, seconds);
+    const sheaf_safetensors_entry *e =
+        kind == 0 ? NULL : sheaf__safetensors_find(in->file, seconds);
     const int64_t steps = in->config->qwen_vit.steps;
     sheaf_status *st =
         e == NULL || (e->ndim == 1 && e->shape[0] == n)
@@ -150,7 +151,7 @@ static sheaf_status *list_images(sheaf__listed *out, const sheaf__tensors *in, i
     if (n > 0) {
         TRY(st, find_pixels(&pixels, in, kind));
         TRY(st, sheaf__tensors_numbers_in(grid[0], in, e, 0, 3 * n));
-        TRY(st, read_steps(&step, in, n));
+        TRY(st, read_steps(&step, in, kind, n));
         TRY(st, read_grids(out, in, kind, pixels, grid, step, n));
     }
     free(grid);

@@ -702,4 +702,33 @@ TEST(test_grids__what_does_not_fit_is_named)
     }
 }
 
+/* Seconds are those of videos alone. */
+TEST(test_grids__of_two_pictures_and_a_video)
+{
+    enum { VIDEO = PATCH + 8 };
+    static const int64_t ids[5] = { PATCH, 6, PATCH, VIDEO, 7 },
+                         grids[2 * 3] = { 1, 2, 2, 1, 2, 2 };
+    sheaf_config config = of_family(SHEAF_QWEN2_5_VL);
+    config.qwen_vit.merge = 2;
+    config.qwen_vit.frames = config.qwen_vit.steps = 1;
+    config.image_mark.video = VIDEO;
+    for (int64_t n = 1; n <= 2; n++) {
+        const tensor list[] = { { "input_ids", "I64", { 1, 5 }, ids },
+                                { "image_grid_thw", "I64", { 2, 3 }, grids },
+                                { "pixel_values", "F32", { 8, 12 } },
+                                { "video_grid_thw", "I64", { 1, 3 }, grids },
+                                { "pixel_values_videos", "F32", { 4, 12 } },
+                                { "second_per_grid_ts", "F32", { n } } };
+        sheaf_data *data = NULL;
+        sheaf_status *st =
+            sheaf_data_open(&data, tensors_file(list, ARRAY_LEN(list)),
+                            &(sheaf_data_options){ .config = &config, .prompts = true });
+        if (n == 1)
+            CHECK_OK(st);
+        else
+            CHECK_FAILS(st, SHEAF_E_DATA, "'second_per_grid_ts' | [videos]");
+        sheaf_data_close(data);
+    }
+}
+
 FIXTURE(make_scratch, remove_scratch);

@@ -31,6 +31,7 @@ typedef struct work {
     sheaf__settings settings;
     sheaf_train_options train;
     sheaf__objective objective;
+    bool refers;       /* a reference is given, not that of the run */
     double *reference; /* S of the reference, by row; of a reward model the scores */
     sheaf__pair_sums sums;
     _Atomic(sheaf_status *) failed; /* of the logits callback */
@@ -185,6 +186,7 @@ static sheaf_status *read_objective(work *w)
     if (!sheaf__is_given(w->o.settings))
         return NULL;
     sheaf_status *st = read_settings(w, false);
+    w->refers = st == NULL && sheaf__is_given(w->train.objective.reference);
     if (st == NULL && run->out != NULL && sheaf__is_given(run->options.objective.name) &&
         sheaf__is_given(w->train.objective.name) &&
         strcmp(run->options.objective.name, w->train.objective.name) == 0)
@@ -441,6 +443,8 @@ static sheaf_status *evaluate(work *w)
     TRY(st, read_objective(w));
     TRY(st, check_wishes(w));
     TRY(st, open_rows(w));
+    if (w->refers)
+        TRY(st, sheaf__reference_check_data(w->train.objective.reference, w->rows));
     TRY(st, check_memory(w));
     int64_t positions = st == NULL ? sheaf_data_seq(w->rows) : 0;
     if (w->o.prompts != NULL) {

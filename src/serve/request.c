@@ -378,9 +378,10 @@ static sheaf_status *add_video(sheaf__request *r, const json_t *part)
     size_t i;
     if (!SHEAF_GROW(&r->video, NULL, r->videos + 1))
         return no_memory();
-    r->video[r->videos++] = (sheaf__frames){
-        .first = r->images, .count = (int64_t)json_array_size(list), .about = part, .field = "video"
-    };
+    r->video[r->videos++] = (sheaf__frames){ .first = r->images,
+                                             .count = (int64_t)json_array_size(list),
+                                             .about = { [1] = json_incref((json_t *)part) },
+                                             .field = "video" };
     if (json_array_size(list) == 0)
         return sheaf_try_this(
             sheaf_expected(sheaf_fail(SHEAF_E_DATA, "'video'"),
@@ -422,8 +423,10 @@ static sheaf_status *add_part(sheaf_text *to, bool *plain, sheaf__request *r, co
 }
 
 /* Once pictures have places, a text that says "<image>" would move them. */
-static sheaf_status *check_marks(const json_t *messages, const sheaf__request *r)
+static sheaf_status *check_marks(const json_t *messages, const sheaf__request *r,
+                                 const sheaf__picture_form *form)
 {
+    const bool videos = form->video.fps > 0; /* else "<video>" is a text */
     int64_t marks = 0;
     size_t i;
     const json_t *message;
@@ -432,11 +435,11 @@ static sheaf_status *check_marks(const json_t *messages, const sheaf__request *r
         const char *text = json_string_value(json_object_get(message, "content"));
         marks += text == NULL ? 0
                               : sheaf__text_count(text, SHEAF__PICTURE_HERE) +
-                                    sheaf__text_count(text, SHEAF__VIDEO_HERE);
+                                    (videos ? sheaf__text_count(text, SHEAF__VIDEO_HERE) : 0);
     }
     int64_t shown = r->images + r->videos;
     for (int64_t k = 0; k < r->videos; k++)
-        shown -= r->video[k].count;
+        shown -= r->video[k].count + !videos;
     return r->images == 0 || marks == shown
                ? NULL
                : sheaf_expected(sheaf_fail(SHEAF_E_DATA, "'content'"),
@@ -491,7 +494,7 @@ static sheaf_status *put_thoughts(json_t *message)
     sheaf_text text = { 0 };
     for (int i = 0; i < 3; i++) {
         const char *thoughts = json_string_value(json_object_get(message, fields[i]));
-        if (thoughts != NULL && text.size == 0)
+        if (thoughts != NULL && thoughts[0] != '\0' && text.size == 0)
             sheaf__text_add(&text, SHEAF__THINK "\n%s\n" SHEAF__THOUGHT "\n\n", thoughts);
         if (thoughts != NULL)
             json_object_del(message, fields[i]);
@@ -533,8 +536,10 @@ const char *sheaf__request_asks(const sheaf__request *r)
     return r->asked != NULL ? "`input`" : r->chat ? "`messages`" : "`prompt`";
 }
 
-sheaf_status *sheaf__request_take_messages(sheaf__request *r, bool placed, bool thoughts)
+sheaf_status *sheaf__request_take_messages(sheaf__request *r, const sheaf__picture_form *form,
+                                           bool thoughts)
 {
+    const bool placed = form != NULL;
     const json_t *given = json_object_get(r->body, "messages"), *message;
     size_t i;
     if (!json_is_array(given) || json_array_size(given) == 0)
@@ -547,7 +552,7 @@ sheaf_status *sheaf__request_take_messages(sheaf__request *r, bool placed, bool 
     json_array_foreach(given, i, message)
         TRY(st, sheaf_in(take_message(list, r, message, placed, thoughts), "message %zu", i + 1));
     if (st == NULL && placed)
-        st = check_marks(list, r);
+        st = check_marks(list, r, form);
     if (st == NULL)
         r->messages = r->tools == NULL
                           ? json_pack("{s:O}", "messages", list)
@@ -563,6 +568,8 @@ void sheaf__request_release(sheaf__request *r)
         free((void *)r->picture[i].at);
         free((char *)r->image[i]);
     }
+    for (int64_t i = 0; i < r->videos; i++)
+        json_decref((json_t *)r->video[i].about[1]);
     free(r->image);
     free(r->picture);
     free(r->video);

@@ -57,10 +57,11 @@ const char *sheaf__request_asks(const sheaf__request *request);
  * after a failure. */
 sheaf_status *sheaf__request_read(sheaf__request *out, const char *body, size_t size,
                                   sheaf__request_kind kind);
-/* sheaf__request_take_messages - fills `messages`, `image` and `picture`. `placed`: pictures have
- * places in the texts of this model's conversations. `thoughts`: its template reads those of a
- * message; else they become a part of the content, between the marks that models write. Errors:
- * SHEAF_E_DATA for a content of another form, for a picture by address and for one that is no
- * base64 text. */
-sheaf_status *sheaf__request_take_messages(sheaf__request *request, bool placed, bool thoughts);
+/* sheaf__request_take_messages - fills `messages`, `image` and `picture`. form: of pictures, which
+ * have places in the texts of this model's conversations; NULL: they have none. `thoughts`: its
+ * template reads those of a message; else they become a part of the content, between the marks that
+ * models write. Errors: SHEAF_E_DATA for a content of another form, for a picture by address and
+ * for one that is no base64 text. */
+sheaf_status *sheaf__request_take_messages(sheaf__request *request, const sheaf__picture_form *form,
+                                           bool thoughts);
 void sheaf__request_release(sheaf__request *request);

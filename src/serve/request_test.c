@@ -141,6 +141,8 @@ static const char *content(const sheaf__request *r, size_t i)
         json_object_get(json_array_get(json_object_get(r->messages, "messages"), i), "content"));
 }
 
+static const sheaf__picture_form joins = { .joined = true, .video.fps = 2 };
+
 #define PICTURE(url) "{\"type\": \"image_url\", \"image_url\": {\"url\": \"" url "\"}}"
 #define USER(parts) "{\"messages\": [{\"role\": \"user\", \"content\": [" parts "]}]}"
 #define WORD(text) "{\"type\": \"text\", \"text\": \"" text "\"}"
@@ -153,7 +155,7 @@ TEST(test_messages__join_their_parts_and_keep_pictures)
     sheaf__request r;
     for (int placed = 0; placed < 2; placed++) {
         CHECK_OK(read_text(&r, two, true));
-        CHECK_OK(sheaf__request_take_messages(&r, placed, true));
+        CHECK_OK(sheaf__request_take_messages(&r, placed ? &joins : NULL, true));
         assert_string_equal(content(&r, 0), placed ? "a <image> b<image>" : "a  b");
         assert_int_equal(r.images, 2);
         assert_string_equal(r.image[1], "picture 2");
@@ -167,7 +169,7 @@ TEST(test_messages__join_their_parts_and_keep_pictures)
                        "\"assistant\", \"content\": [" WORD("a") ", {\"type\": \"refusal\", "
                                                                  "\"refusal\": \"b\"}]}]}",
                        true));
-    CHECK_OK(sheaf__request_take_messages(&r, true, true));
+    CHECK_OK(sheaf__request_take_messages(&r, &joins, true));
     assert_string_equal(content(&r, 0), "");
     assert_string_equal(content(&r, 1), "ab");
     sheaf__request_release(&r);
@@ -184,9 +186,19 @@ TEST(test_messages__have_videos)
                                           "[\"data:image/png;base64,AAAA\", {\"url\": "
                                           "\"data:image/jpeg;base64,AAAA\"}]}, " WORD("b") "]}]}",
         true));
-    CHECK_OK(sheaf__request_take_messages(&r, true, true));
+    CHECK_OK(sheaf__request_take_messages(&r, &joins, true));
     assert_string_equal(content(&r, 0), "<image><video>b");
     assert_true(r.images == 3 && r.videos == 1 && r.video[0].first == 1 && r.video[0].count == 2);
+    assert_int_equal(json_integer_value(json_object_get(r.video[0].about[1], "fps")), 4);
+    sheaf__request_release(&r);
+    /* for a model without videos "<video>" is a text */
+    static const char word[] = USER(WORD("<video> ") "," PICTURE("data:image/png;base64,AAAA"));
+    CHECK_OK(read_text(&r, word, true));
+    CHECK_OK(sheaf__request_take_messages(&r, &(sheaf__picture_form){ .joined = true }, true));
+    assert_string_equal(content(&r, 0), "<video> <image>");
+    sheaf__request_release(&r);
+    CHECK_OK(read_text(&r, word, true));
+    CHECK_FAILS(sheaf__request_take_messages(&r, &joins, true), SHEAF_E_DATA, "marks their places");
     sheaf__request_release(&r);
     static const char *const bad[][2] = {
         { "\"video\": []", "'video' | a list of frames" },
@@ -200,7 +212,7 @@ TEST(test_messages__have_videos)
                  "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"video\", %s}]}]}",
                  bad[i][0]);
         CHECK_OK(read_text(&r, text, true));
-        CHECK_FAILS(sheaf__request_take_messages(&r, true, true), SHEAF_E_DATA, bad[i][1]);
+        CHECK_FAILS(sheaf__request_take_messages(&r, &joins, true), SHEAF_E_DATA, bad[i][1]);
         sheaf__request_release(&r);
     }
 }
@@ -224,7 +236,7 @@ TEST(test_messages__are_whole_but_for_nulls)
     for (int placed = 0; placed < 2; placed++) { /* there parts are one text */
         sheaf__request r;
         CHECK_OK(read_text(&r, text, true));
-        CHECK_OK(sheaf__request_take_messages(&r, placed, true));
+        CHECK_OK(sheaf__request_take_messages(&r, placed ? &joins : NULL, true));
         json_t *list = json_object_get(r.messages, "messages");
         if (placed) {
             assert_string_equal(content(&r, 1), "x");
@@ -246,11 +258,13 @@ TEST(test_messages__thoughts_go_back_to_the_content)
                        "{\"messages\": [{\"role\": \"assistant\", \"content\": \"A\", "
                        "\"reasoning_content\": \"T\"}, {\"role\": \"assistant\", \"content\": "
                        "null, \"reasoning\": \"T\"}, {\"role\": \"assistant\", \"content\": "
-                       "[" WORD("A") "], \"thinking\": \"T\"}]}",
+                       "[" WORD("A") "], \"thinking\": \"T\"}, {\"role\": \"assistant\", "
+                                     "\"content\": \"A\", \"reasoning_content\": \"\"}]}",
                        true));
-    CHECK_OK(sheaf__request_take_messages(&r, false, false));
+    CHECK_OK(sheaf__request_take_messages(&r, NULL, false));
     assert_string_equal(content(&r, 0), "<think>\nT\n</think>\n\nA");
     assert_string_equal(content(&r, 1), "<think>\nT\n</think>\n\n");
+    assert_string_equal(content(&r, 3), "A");
     char *all = json_dumps(r.messages, JSON_SORT_KEYS);
     assert_non_null(strstr(all, "[{\"text\": \"<think>\\nT\\n</think>\\n\\n\", \"type\": "
                                 "\"text\"}, {\"text\": \"A\""));
@@ -278,7 +292,7 @@ TEST(test_request__items_are_messages)
         "\"function\"}]},{\"content\":\"O\",\"role\":\"tool\",\"tool_call_id\":\"c\"}]";
     sheaf__request r;
     CHECK_OK(read_text(&r, text, SHEAF__ASKS_RESPONSE));
-    CHECK_OK(sheaf__request_take_messages(&r, false, true));
+    CHECK_OK(sheaf__request_take_messages(&r, NULL, true));
     char *got = json_dumps(json_object_get(r.messages, "messages"), JSON_SORT_KEYS | JSON_COMPACT);
     assert_string_equal(got, want);
     assert_string_equal(r.tool, "f");
@@ -354,7 +368,7 @@ TEST(test_messages__refuse_what_is_no_message)
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         sheaf__request r;
         CHECK_OK(read_text(&r, bad[i].text, true));
-        sheaf_status *st = sheaf__request_take_messages(&r, true, true);
+        sheaf_status *st = sheaf__request_take_messages(&r, &joins, true);
         if (st == NULL)
             fail_msg("taken: %s", bad[i].text);
         CHECK_FAILS(st, SHEAF_E_DATA, bad[i].part);

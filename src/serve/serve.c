@@ -100,12 +100,6 @@ static void show_model(server *s, sheaf__exchange *x, const char *name)
     reply_json(x, &j);
 }
 
-static bool reads_thoughts(const sheaf__codec *w)
-{
-    return w->chat != NULL && (sheaf__chat_knows_role(w->chat, "reasoning_content") ||
-                               sheaf__chat_knows_role(w->chat, "thinking"));
-}
-
 static void answer(server *s, sheaf__exchange *x, const sheaf__http_request *http,
                    sheaf__request_kind kind)
 {
@@ -126,7 +120,9 @@ static void answer(server *s, sheaf__exchange *x, const sheaf__http_request *htt
     if (st == NULL && chat && v->no_chat != NULL)
         st = sheaf_status_copy(v->no_chat);
     if (st == NULL && chat)
-        st = sheaf__request_take_messages(&r, v->chat.placed, reads_thoughts(&v->chat));
+        st = sheaf__request_take_messages(&r, v->chat.placed ? &v->chat.chat_encoder.form : NULL,
+                                          v->chat.chat != NULL &&
+                                              sheaf__chat_reads_thoughts(v->chat.chat));
     if (st != NULL) {
         sheaf__request_release(&r);
         sheaf__reply_error(x, st);

@@ -360,6 +360,15 @@ static sheaf_status *begin(sheaf__sets *s, sheaf_train_options *o)
     return TRY(st, sheaf__objective_check(&s->objective, o));
 }
 
+sheaf_status *sheaf__reference_check_data(const char *reference, const sheaf_data *data)
+{
+    if (!sheaf__is_given(reference) || !sheaf_data_reference(&(double){ 0 }, data, 0))
+        return NULL;
+    return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`reference`"),
+                                      "none beside the data's own, ref_chosen_logps"),
+                       "%s", reference);
+}
+
 sheaf_status *sheaf__sets_open(sheaf__sets *s, sheaf_train_options *o, const sheaf_config *config,
                                const sheaf_events *events, const atomic_int *stop)
 {
@@ -375,10 +384,8 @@ sheaf_status *sheaf__sets_open(sheaf__sets *s, sheaf_train_options *o, const she
         return st;
     sheaf_data_note_unused(s->data, o->data, o->prompt_template, o->date, o->query, events);
     s->train.data = s->data;
-    if (sheaf__is_given(o->objective.reference) && sheaf_data_reference(&(double){ 0 }, s->data, 0))
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`reference`"),
-                                          "none beside the data's own, ref_chosen_logps"),
-                           "%s", o->objective.reference);
+    if ((st = sheaf__reference_check_data(o->objective.reference, s->data)) != NULL)
+        return st;
     if (sheaf__is_given(o->eval_data)) {
         st = sheaf_in(
             read(&s->eval_data, o->eval_data, o, config, events, stop, false, &s->objective),

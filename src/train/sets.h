@@ -43,6 +43,8 @@ sheaf_status *sheaf__objective_check(const sheaf__objective *objective,
 sheaf_status *sheaf__sets_open(sheaf__sets *out, sheaf_train_options *options,
                                const sheaf_config *config, const sheaf_events *events,
                                const atomic_int *stop);
+/* sheaf__reference_check_data - SHEAF_E_ARG for a reference beside data that have their own. */
+sheaf_status *sheaf__reference_check_data(const char *reference, const sheaf_data *data);
 /* sheaf__sets_sample - the same of a run that samples its completions: `train` has prompts. sampler
  * NULL: of a plan without data, only checks. */
 struct sheaf__sampler;

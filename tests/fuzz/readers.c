@@ -505,6 +505,7 @@ static void read_template(const uint8_t *bytes, size_t size)
 /* A request of each kind, and the messages of one. */
 static void read_request(const uint8_t *bytes, size_t size)
 {
+    static const sheaf__picture_form form = { .video.fps = 2 };
     for (int kind = SHEAF__ASKS_TEXT; kind <= SHEAF__ASKS_RESPONSE; kind++) {
         sheaf__request r;
         sheaf_status *st =
@@ -512,7 +513,7 @@ static void read_request(const uint8_t *bytes, size_t size)
         if (st == NULL && (r.each < 1 || r.nstop < 0 || r.how.max_new < 0))
             abort();
         if (st == NULL && kind != SHEAF__ASKS_TEXT)
-            st = sheaf__request_take_messages(&r, kind == SHEAF__ASKS_CHAT,
+            st = sheaf__request_take_messages(&r, kind == SHEAF__ASKS_CHAT ? &form : NULL,
                                               kind == SHEAF__ASKS_RESPONSE);
         if (st == NULL && kind != SHEAF__ASKS_TEXT && r.messages == NULL)
             abort();

@@ -128,6 +128,25 @@ static bool names(const sheaf__chat_template *t, const char *field)
     return false;
 }
 
+/* Does it read that field of an object: .field, ['field'] or get('field')? */
+static bool reads(const sheaf__chat_template *t, const char *field)
+{
+    const size_t n = strlen(field);
+    for (const char *at = t->source; (at = strstr(at, field)) != NULL; at += n) {
+        const size_t before = (size_t)(at - t->source);
+        const bool quoted = before > 1 && (at[-1] == '\'' || at[-1] == '"') && at[n] == at[-1] &&
+                            (at[-2] == '[' || at[-2] == '(');
+        if (quoted || (before > 0 && at[-1] == '.' && !is_name(at[n])))
+            return true;
+    }
+    return false;
+}
+
+bool sheaf__chat_reads_thoughts(const sheaf__chat_template *t)
+{
+    return reads(t, thoughts[0]) || reads(t, thoughts[1]);
+}
+
 /* The program decides which roles there are; only a mistyped one, which it does not name, is
  * refused here, as many programs write any. */
 static sheaf_status *check_role(const sheaf__chat_template *t, const sheaf__message *m, int64_t i)
@@ -167,10 +186,11 @@ bool sheaf__chat_knows_role(const sheaf__chat_template *t, const char *role)
 /* Refuses fields beside the content that the program does not read and so would lose. */
 static sheaf_status *check_fields(const sheaf__chat_template *t, const sheaf__message *m, int64_t i)
 {
-    const bool thinks = names(t, thoughts[0]) || names(t, thoughts[1]);
+    const bool thinks = sheaf__chat_reads_thoughts(t);
     for (int k = 0; k < 2 + THOUGHTS; k++) {
         const char *field = k < 2 ? calls[k] : thoughts[k - 2];
-        if (!has_some(json_object_get(m->json, field)) || (k >= 2 && thinks) || names(t, field))
+        if (!has_some(json_object_get(m->json, field)) ||
+            (k < 2 ? names(t, field) : thinks || reads(t, field)))
             continue;
         sheaf_status *st =
             sheaf_fail(SHEAF_E_UNSUPPORTED, "message %" PRId64 ": '%s'", i + 1, field);

@@ -110,6 +110,9 @@ bool sheaf__chat_calls(const sheaf__message *message);
 sheaf_status *sheaf__chat_open_arguments(json_t *messages, const sheaf__chat_template *t,
                                          const sheaf__message *message, int64_t n,
                                          const sheaf__chat_options *options);
+/* sheaf__chat_reads_thoughts - does the program read a message's "reasoning_content" or
+ * "thinking"? */
+bool sheaf__chat_reads_thoughts(const sheaf__chat_template *t);
 /* sheaf__chat_knows_role - does the program name it? */
 bool sheaf__chat_knows_role(const sheaf__chat_template *t, const char *role);
 

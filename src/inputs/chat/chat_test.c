@@ -813,6 +813,12 @@ TEST(test_stored__answers_end_where_others_speak)
           "<user>||(Q);<assistant>[(T)|(T)|(A);]" },
         { "{% for m in messages %}" ROLE "{{ '' if enable_thinking else m.content }}{% endfor %}",
           "[u, {'role': 'assistant', 'content': 'A', 'thinking': 'T'}]", NULL },
+        { "{% for m in messages %}" ROLE "Stop thinking. {{ m.content }}{% endfor %}",
+          "[u, {'role': 'assistant', 'content': 'A', 'thinking': 'T'}]", NULL },
+        { "{% for m in messages %}" ROLE "{{ m['thinking'] }}|{{ m.get('reasoning_content') }}|"
+          "{{ m.content }};{% endfor %}" ASK,
+          "[u, {'role': 'assistant', 'content': 'A', 'thinking': 'T'}]",
+          "<user>|None|(Q);<assistant>[(T)|(T)|(A);]" },
         /* contents that are read as lists of parts alone: a text is lost, or raises */
         { "{% for m in messages %}" ROLE "{% for p in m.content|selectattr('type', 'eq', 'image') "
           "%}^{% endfor %}{% for p in m.content|selectattr('type', 'eq', 'text') %}{{ p.text }},"
