@@ -244,6 +244,20 @@ TEST(test_fits__a_long_answer_needs_less_than_a_long_prompt)
     assert_true(answer.rank[0].bytes[SHEAF_MEM_CACHE] == prompt.rank[0].bytes[SHEAF_MEM_CACHE]);
 }
 
+/* Keys and values lie in the type of the run. */
+TEST(test_fits__a_cache_of_16_bits_is_half_of_one_of_32)
+{
+    sheaf_plan wide, narrow;
+    sheaf_plan_generation g = asked(1, 4096);
+    CHECK_OK(sheaf_plan_generate(&wide, &g));
+    for (int i = 0; i < 2; i++) {
+        g.dtype = i == 0 ? SHEAF_BF16 : SHEAF_F16;
+        CHECK_OK(sheaf_plan_generate(&narrow, &g));
+        assert_true(2 * narrow.rank[0].bytes[SHEAF_MEM_CACHE] ==
+                    wide.rank[0].bytes[SHEAF_MEM_CACHE]);
+    }
+}
+
 /* More than any machine has is found out at once, and is no overflow. */
 TEST(test_fits__millions_of_rows_are_counted_at_once)
 {
