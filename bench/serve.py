@@ -3,7 +3,8 @@
 Clients ask one question after the other, streamed, with prompts of 50 to 2,000 tokens, of which no two
 begin alike. Programs take turns, round by round. Given are, of all rounds together: tokens of answers in
 a second, the time to the first token (median, and the worst of a hundred), tokens of answers and prompts in a
-processor second (of use on a busy machine), and the largest resident memory of the server.
+processor second (of use on a busy machine), and the largest resident memory of the server. Keys and values have 16
+bits in both: in llama.cpp's server they are float16 by default, here they are in `--dtype`.
 """
 import argparse
 import http.client
@@ -105,12 +106,13 @@ def main():
     parser.add_argument("--most", type=int, default=2000, help="tokens of the longest prompt")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--places", type=int, default=8, help="answers side by side")
+    parser.add_argument("--dtype", default="bfloat16", help="sheaf's activations, keys and values")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     args = parser.parse_args()
     length = args.most + 304
     programs = {
         "sheaf": [args.sheaf, "serve", args.gguf, "--port", "0", "--json", "--batch", str(args.places), "--threads", str(args.threads),
-                  "--max-length", str(length)],
+                  "--max-length", str(length), "--dtype", args.dtype],
         "llama.cpp": [sys.executable, os.path.join(HERE, "rival_server.py"), "--gguf", args.gguf, "--places", str(args.places),
                       "--length", str(length), "--threads", str(args.threads)]}
     print(machine())
