@@ -44,7 +44,7 @@ def ask(address, model, prompt, out):
         if line.startswith(b"data: {"):
             chunk = json.loads(line[6:])
             if "error" in chunk:
-                sys.exit("serve: %s" % chunk)
+                raise RuntimeError("serve: %s" % chunk)
             first = first or time.perf_counter() - begin
             usage = chunk.get("usage") or usage
     out.append((first, usage["prompt_tokens"], usage["completion_tokens"]))
@@ -65,7 +65,7 @@ def load(args, command, clients):
     address = re.search(r"http://([^\"/\s]*)", line)[1]
     model = json.loads(line)["models"][0] if line.startswith("{") else "model"
     ask(address, model, "warm", [])
-    prompts, answers, lock = list(texts(clients * args.requests, args.most)), [], threading.Lock()
+    prompts, answers, failed, lock = list(texts(clients * args.requests, args.most)), [], [], threading.Lock()
 
     def client():
         while True:
@@ -73,7 +73,11 @@ def load(args, command, clients):
                 if not prompts:
                     return
                 prompt = prompts.pop()
-            ask(address, model, prompt, answers)
+            try:
+                ask(address, model, prompt, answers)
+            except Exception as error:
+                failed.append(error)
+                return
 
     before, begin = of_process(server.pid)[0], time.perf_counter()
     threads = [threading.Thread(target=client) for _ in range(clients)]
@@ -84,6 +88,8 @@ def load(args, command, clients):
     wall, (processor, peak) = time.perf_counter() - begin, of_process(server.pid)
     server.send_signal(signal.SIGINT)
     server.wait()
+    if failed:
+        sys.exit("%d of %d clients failed, first: %s" % (len(failed), clients, failed[0]))
     return {"wall": wall, "processor": processor - before, "peak": peak, "answers": answers}
 
 

@@ -450,8 +450,9 @@ int64_t sheaf_data_memory(const sheaf_data *d)
         parts += sheaf_data_memory(d->sets->set[p]);
     if (d->sets != NULL)
         return parts;
-    return d->token_capacity * per_token + d->capacity * (8 + (d->trained_from != NULL ? 4 : 0)) +
-           d->rows * (d->label_after != NULL ? 20 : 16) +
+    return d->token_capacity * per_token +
+           d->capacity * (8 + (d->trained_from != NULL ? 4 : 0) + (d->mark != NULL ? 4 : 0)) +
+           d->rows * ((d->label_after != NULL ? 20 : 16) + (d->reference != NULL ? 8 : 0)) +
            (d->images == NULL ? 0 : sheaf__data_images_memory(d));
 }
 

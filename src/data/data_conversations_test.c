@@ -322,6 +322,9 @@ TEST(test_videos__what_is_refused)
                     rows[i].code == 0 ? SHEAF_E_DATA : rows[i].code, rows[i].part);
     CHECK_FAILS(open_data(&d, &old, VIDEO(FRAMES_3, "Q"), (sheaf_data_options){ 0 }), SHEAF_E_DATA,
                 "'video' | none: this model reads pictures alone | one");
+    CHECK_FAILS(
+        open_data(&d, &old, PARTS("\"id\": 1", "{\"type\": \"video\"}"), (sheaf_data_options){ 0 }),
+        SHEAF_E_DATA, "'messages[0].content[0]' | none: this model reads pictures alone");
     CHECK_FAILS(open_data(&d, &old, VIDEO("\"image\": \"a.png\", \"temporal_ids\": [[1]]", "Q"),
                           (sheaf_data_options){ 0 }),
                 SHEAF_E_DATA, "'temporal_ids' | none: this model reads pictures alone");

@@ -484,8 +484,9 @@ static sheaf_status *verdict(reader *in, const char *path)
     if (in->same.field[0] != '\0')
         sheaf_warn(in->options->events,
                    "%s: %s, the first of %" PRId64 ": both answers are equal, of which nothing is "
-                   "preferred (`on-bad skip` leaves them out)",
-                   path, in->same.where, 1 + in->same.more);
+                   "preferred%s",
+                   path, in->same.where, 1 + in->same.more,
+                   in->options->pairs ? " (`on-bad skip` leaves them out)" : "");
     sheaf__lost_warn(&in->lost, path, in->options->config, in->options->events);
     return NULL;
 }

@@ -683,17 +683,20 @@ TEST(test_preference__a_record_has_variables_of_its_template)
         "{% for m in messages %}{{ mark ~ m.role ~ ':' ~ m.content ~ '.' }}{% endfor %}"
         "{% if add_generation_prompt %}{{ mark ~ 'assistant:' }}{% endif %}",
                       with[] = "{\"chat_template_kwargs\": %s, \"prompt\": [" ASK "], " BOTH "}";
-    static const char *const marks[] = { "{\"mark\": \"~\"}", "{\"mark\": \"~^~\"}", "7" };
+    static const char *const marks[] = { "{\"mark\": \"~\"}", "{\"mark\": \"~^~\"}", "7",
+                                         "{\"tools\": [1]}" };
     int64_t used[2];
     folder_of("tools");
     file_with("tools/chat_template.jinja", program, sizeof program - 1);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         sheaf_data *data = NULL;
         char text[400];
         snprintf(text, sizeof text, with, marks[i]);
         sheaf_status *st = open_pairs(&data, text, (sheaf_data_options){ .folder = at("tools") });
-        if (i == 2) {
-            CHECK_FAILS(st, SHEAF_E_DATA, "field 'chat_template_kwargs' | an object | a number");
+        if (i >= 2) {
+            CHECK_FAILS(st, SHEAF_E_DATA,
+                        i == 2 ? "field 'chat_template_kwargs' | an object | a number"
+                               : "variables that have no place of their own | 'tools'");
             continue;
         }
         CHECK_OK(st);

@@ -237,7 +237,7 @@ bool sheaf__record_pictures_spelled(const json_t *record)
 
 const char *sheaf__record_pictures_field(const json_t *record)
 {
-    static const char *const names[] = { "image", "images", "video" };
+    static const char *const names[] = { "image", "images", "video", "videos" };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const json_t *value = json_object_get(record, names[i]);
         if (value != NULL && !json_is_null(value) &&
@@ -360,14 +360,6 @@ static sheaf_status *find_seconds(frames *f)
     return st;
 }
 
-/* Python's round(): halves go to the even number. */
-static int64_t nearest(double x)
-{
-    const int64_t below = (int64_t)x;
-    const double rest = x - (double)below;
-    return below + (rest > 0.5 || (rest == 0.5 && below % 2 != 0));
-}
-
 /* Those that the model's program would take of so many in a second; without a rate all. */
 static sheaf_status *take_frames(frames *f, int64_t group)
 {
@@ -387,7 +379,7 @@ static sheaf_status *take_frames(frames *f, int64_t group)
         f->count = wanted < (double)many ? (int64_t)wanted : many;
         const double step = (double)(n - 1) / (double)(f->count > 1 ? f->count - 1 : 1);
         for (int64_t i = 0; i < f->count; i++)
-            f->kept[i] = nearest((double)i * step);
+            f->kept[i] = sheaf__rounded((double)i * step);
         return NULL;
     }
     const int64_t most = many / group * group;
@@ -492,6 +484,12 @@ static sheaf_status *add_frames(sheaf__record_pictures *p, frames *f, const shea
     return st;
 }
 
+static sheaf_status *no_video(const char *field)
+{
+    return sheaf_try_this(sheaf__bad_field(field, "none: this model reads pictures alone", "one"),
+                          "\"images\": the frames as pictures, each for itself");
+}
+
 /* Refuses other keys of a video: of its part, or (own) of its object. */
 static sheaf_status *check_video(const json_t *value, bool own, const char *field)
 {
@@ -517,9 +515,7 @@ sheaf_status *sheaf__record_pictures_video(sheaf__record_pictures *p, const shea
 {
     frames f = { .from = from, .form = &viewing->form.video, .field = from->field };
     if (f.form->fps == 0)
-        return sheaf_try_this(
-            sheaf__bad_field(f.field, "none: this model reads pictures alone", "one"),
-            "\"images\": the frames as pictures, each for itself");
+        return no_video(f.field);
     if (from->count < 1 || p->count + from->count > MOST)
         return sheaf__bad_field(f.field, "1 to 1000 frames", "%" PRId64, from->count);
     f.second = malloc((size_t)from->count * sizeof *f.second);
@@ -717,6 +713,8 @@ static sheaf_status *add_part(walk *w, const json_t *part, bool user, const char
     if (!user)
         return sheaf__bad_field(field, "pictures in messages of the user only", "one here");
     const bool video = strcmp(here, SHEAF__VIDEO_HERE) == 0;
+    if (video && w->in.viewing->form.video.fps == 0)
+        return no_video(field);
     sheaf_status *st = sheaf__picture_of_part(&value, part, field);
     return TRY(st, add_placed(w, video ? value_of(part, "video") : value, part, video, field));
 }

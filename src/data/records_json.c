@@ -258,8 +258,10 @@ static sheaf_status *fill(json_reader *r, draft *d, json_t *record)
                                     .json = json_incref(record) };
     sheaf_status *st = take_image_field(d, record, "image");
     TRY(st, take_image_field(d, record, "images"));
-    if (st == NULL && json_object_get(record, "video") != NULL)
-        st = sheaf__bad_field("video", "none: this model reads one picture", "one");
+    static const char *const videos[] = { "video", "videos" };
+    for (int i = 0; i < 2 && st == NULL; i++)
+        if (json_object_get(record, videos[i]) != NULL)
+            st = sheaf__bad_field(videos[i], "none: this model reads one picture", "one");
     if (json_object_get(record, "captions") != NULL)
         TRY(st, take_caption(r, d, json_object_get(record, "captions")));
     else

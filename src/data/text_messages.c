@@ -419,13 +419,24 @@ const char sheaf__text_kwargs[] = "chat_template_kwargs";
 /* As TRL has them: what the chat template is called with. */
 static sheaf_status *take_kwargs(sheaf__text_record *r)
 {
+    static const char *const taken[] = { "messages",
+                                         "tools",
+                                         "documents",
+                                         "bos_token",
+                                         "eos_token",
+                                         "date_string",
+                                         "add_generation_prompt" };
     const json_t *kwargs = json_object_get(r->json, sheaf__text_kwargs);
     if (r->pictures || (r->answer_optional && !r->any_parts) || !has_some(kwargs))
         return NULL;
     r->kwargs = kwargs;
-    return json_is_object(kwargs)
-               ? NULL
-               : sheaf__bad_field(sheaf__text_kwargs, "an object", "%s", sheaf__text_kind(kwargs));
+    if (!json_is_object(kwargs))
+        return sheaf__bad_field(sheaf__text_kwargs, "an object", "%s", sheaf__text_kind(kwargs));
+    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
+        if (has_some(json_object_get(kwargs, taken[i])))
+            return sheaf__bad_field(sheaf__text_kwargs, "variables that have no place of their own",
+                                    "'%s'", taken[i]);
+    return NULL;
 }
 
 /* Fields beside the list: the system's text, tools, and variables of the template. */

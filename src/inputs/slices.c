@@ -43,18 +43,10 @@ static double logarithm(double x)
 
 /* ---- sizes ---- */
 
-/* Python's round(): halves to the even neighbour. */
-static int64_t rounded(double x)
-{
-    const int64_t below = (int64_t)x; /* x is not negative */
-    const double rest = x - (double)below;
-    return below + (rest > 0.5 || (rest == 0.5 && below % 2 != 0));
-}
-
 /* ensure_divide() */
 static int64_t multiple(double length, int64_t unit)
 {
-    const int64_t n = rounded(length / (double)unit) * unit;
+    const int64_t n = sheaf__rounded(length / (double)unit) * unit;
     return n < unit ? unit : n;
 }
 
@@ -140,15 +132,16 @@ sheaf_status *sheaf__fit_pixels(sheaf__sliced *out, int64_t width, int64_t heigh
                                 const sheaf__fitting *how)
 {
     const double side = (double)how->unit, n = how->frames > 0 ? (double)how->frames : 1;
-    const int64_t counted = how->frames > 0 ? rounded(n / (double)how->group) * how->group : 1;
+    const int64_t counted =
+        how->frames > 0 ? sheaf__rounded(n / (double)how->group) * how->group : 1;
     double w = (double)width, h = (double)height;
     if (how->frames > 0 && (width < how->unit || height < how->unit)) {
         const double by = side / h > side / w ? side / h : side / w;
         w = floor(w * by);
         h = floor(h * by);
     }
-    *out = (sheaf__sliced){ .width = rounded(w / side) * how->unit,
-                            .height = rounded(h / side) * how->unit };
+    *out = (sheaf__sliced){ .width = sheaf__rounded(w / side) * how->unit,
+                            .height = sheaf__rounded(h / side) * how->unit };
     if (w > MOST_RATIO * h || h > MOST_RATIO * w)
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "image"),
                                           "sides of which none is more than %d times the other",

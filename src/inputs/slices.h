@@ -26,6 +26,14 @@ typedef struct sheaf__sliced {
 sheaf_status *sheaf__slice(sheaf__sliced *out, int64_t width, int64_t height,
                            const sheaf__slicing *how);
 
+/* Python's round() of what is not negative: halves to the even neighbour. */
+static inline int64_t sheaf__rounded(double x)
+{
+    const int64_t below = (int64_t)x;
+    const double rest = x - (double)below;
+    return below + (rest > 0.5 || (rest == 0.5 && below % 2 != 0));
+}
+
 static inline int64_t sheaf__sliced_count(const sheaf__sliced *s)
 {
     return 1 + s->columns * s->rows;

@@ -198,7 +198,7 @@ static sheaf_status *open_prompts(void *self, sheaf_data *out[2], int64_t *bytes
     const sheaf__group_options *group = &o->objective.group;
     const bool own = o->tokens_in == NULL;
     const char *const data[] = { o->data, o->eval_data };
-    sheaf_text prints = { 0 };
+    sheaf_text judges = { 0 };
     sheaf__run_sampler_close(s);
     s->options = o;
     sheaf_status *st =
@@ -206,8 +206,8 @@ static sheaf_status *open_prompts(void *self, sheaf_data *out[2], int64_t *bytes
     memcpy(s->rewards.stop, s->stop, sizeof s->stop);
     TRY(st, open_judges(s, o, events));
     if (!sheaf__is_given(o->data)) { /* of a plan */
-        TRY(st, ask_judges(&prints, s, events));
-        sheaf__text_release(&prints);
+        TRY(st, ask_judges(&judges, s, events));
+        sheaf__text_release(&judges);
         return st;
     }
     TRY(st, sheaf__codec_open(&s->codec, config,
@@ -220,20 +220,24 @@ static sheaf_status *open_prompts(void *self, sheaf_data *out[2], int64_t *bytes
     s->codec.keeps = s->sampler.judges > 0;
     for (int i = 0; i < 2 && st == NULL; i++)
         st = sheaf__is_given(data[i]) ? read_prompts(s, i, data[i], events) : NULL;
-    for (int i = 0; i < 2 && st == NULL; i++)
-        if (s->prompts[i].rows != NULL) /* with their pictures */
-            sheaf__text_add(&prints, "%s", sheaf_data_hash(s->prompts[i].rows));
-    TRY(st, s->sampler.judges > 0 ? ask_judges(&prints, s, events) : NULL);
+    TRY(st, s->sampler.judges > 0 ? ask_judges(&judges, s, events) : NULL);
     *bytes = 0;
     for (int i = 0; i < 2 && st == NULL; i++) {
         if (!sheaf__is_given(data[i]))
             continue;
-        st = give_rows(&out[i], bytes, &s->prompts[i], config, prints.at);
+        sheaf_text prints = { 0 };
+        if (s->prompts[i].rows != NULL) /* with their pictures */
+            sheaf__text_add(&prints, "%s", sheaf_data_hash(s->prompts[i].rows));
+        if (judges.at != NULL)
+            sheaf__text_add(&prints, "%s", judges.at);
+        st = prints.failed ? sheaf__no_memory("prompts")
+                           : give_rows(&out[i], bytes, &s->prompts[i], config, prints.at);
+        sheaf__text_release(&prints);
         if (st == NULL)
             sheaf__warn_positions(config, data[i], sheaf_data_longest(out[i]) + group->max_new,
                                   events);
     }
-    sheaf__text_release(&prints);
+    sheaf__text_release(&judges);
     return st;
 }
 

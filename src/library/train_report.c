@@ -7,6 +7,7 @@
 #include "library/session.h"
 #include "models/sums.h"
 #include "plan/plan.h"
+#include "train/sets.h"
 #include "train/usage.h"
 
 static double rate_of(const sheaf_train_result *r)
@@ -146,6 +147,7 @@ static void print_spent(FILE *to, const sheaf_train_result *r)
 sheaf_status *sheaf__train_text(char **out, const sheaf_train_result *r,
                                 const sheaf_train_options *o)
 {
+    const bool rewards = sheaf__sets_samples(o);
     size_t size = 0;
     FILE *to = open_memstream(out, &size);
     if (to == NULL)
@@ -157,7 +159,7 @@ sheaf_status *sheaf__train_text(char **out, const sheaf_train_result *r,
     else
         sheaf__print(to, "%lld steps done, last loss %.6g, %.0f tokens/s\n", (long long)r->step,
                      r->loss, rate_of(r));
-    if (r->evaluated && isnan(r->eval_accuracy))
+    if (r->evaluated && rewards)
         sheaf__print(to, "evaluation: reward %.6g, mean of %lld prompts\n", -r->eval_loss,
                      (long long)r->eval_tokens);
     else if (r->evaluated)
@@ -166,8 +168,7 @@ sheaf_status *sheaf__train_text(char **out, const sheaf_train_result *r,
                      r->eval_pairs ? "samples" : "tokens");
     if (r->best_step > 0)
         sheaf__print(to, "best:       step %lld, %s %.6g%s\n", (long long)r->best_step,
-                     isnan(r->eval_accuracy) ? "reward" : "loss",
-                     isnan(r->eval_accuracy) ? -r->best_loss : r->best_loss,
+                     rewards ? "reward" : "loss", rewards ? -r->best_loss : r->best_loss,
                      o->use_best ? ", which is the result" : "");
     sheaf__print(to, "result:     %s\ncheckpoint: %s\n", r->result, r->checkpoint);
     if (r->ranks > 1 && r->rank[0].steps > 0)

@@ -676,7 +676,8 @@ static sheaf_status *prepare(reply *r, const sheaf__served_model *m, const char 
     o.json_schema = r->schema != NULL ? r->schema : o.json_schema;
     if (st == NULL) {
         st = sheaf__served_options(&r->submitted.how, m, &o, texts, r->request.chat);
-        st = o.json_schema == NULL ? st : sheaf_in(st, "%s", form_field(r));
+        if (r->submitted.how.form.schema != NULL) /* else it was not looked at */
+            st = sheaf_in(st, "%s", form_field(r));
     }
     if (st != NULL)
         return st;

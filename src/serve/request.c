@@ -337,8 +337,8 @@ static sheaf_status *add_picture(sheaf__request *r, const char *url)
     if (i == sizeof kinds / sizeof *kinds)
         return bad_picture(url);
     if (r->images == MOST_PICTURES)
-        return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "`messages`"), "at most %d pictures",
-                              MOST_PICTURES);
+        return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "%s", sheaf__request_asks(r)),
+                              "at most %d pictures", MOST_PICTURES);
     const char *text = url + strlen(kinds[i]);
     const size_t size = strlen(text);
     unsigned char *bytes = malloc(size / 4 * 3 + 1);

@@ -337,6 +337,9 @@ TEST(test_request__takes_what_is_done_anyway)
     sheaf__request_release(&r);
     CHECK_OK(read_text(&r, "{\"prompt\": \"a\", \"tools\": [], \"tool_choice\": \"none\"}", false));
     sheaf__request_release(&r);
+    CHECK_OK(
+        read_text(&r, "{\"input\": \"a\", \"text\": {\"format\": null}}", SHEAF__ASKS_RESPONSE));
+    sheaf__request_release(&r);
 }
 
 static const struct {

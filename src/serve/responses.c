@@ -204,7 +204,8 @@ static sheaf_status *read_text(json_t *out, const json_t *asked)
     json_object_foreach((json_t *)text, key, value) if (strcmp(key, "format") != 0 &&
                                                         !json_is_null(value)) return bad("`text`",
                                                                                          expected);
-    if ((text == NULL || json_is_null(text)) || (json_is_object(text) && format == NULL))
+    if ((text == NULL || json_is_null(text)) ||
+        (json_is_object(text) && (format == NULL || json_is_null(format))))
         return NULL;
     if (!is_type(format, "text") && !is_type(format, "json_object") &&
         (!is_type(format, "json_schema") || !json_is_object(json_object_get(format, "schema"))))
