@@ -401,6 +401,7 @@ static sheaf_status *number_frames(sheaf__record_pictures *p, int64_t first, con
     const double taken = f->fps > 0 ? (double)n / (double)f->from->count * f->fps
                          : n > 1    ? (double)(n - 1) / (f->second[n - 1] - f->second[0])
                                     : 1;
+    const bool all = n == f->from->count && said(f, "target_fps") == NULL;
     if (tower->frames > 0 && size > tower->frames)
         return sheaf__bad_field(f->field, "at most 1080 frames", "%" PRId64, n);
     for (int64_t i = 0; i < n; i++) {
@@ -408,6 +409,7 @@ static sheaf_status *number_frames(sheaf__record_pictures *p, int64_t first, con
         const float step = (float)((double)size / taken), /* seconds between two groups */
             at = (float)(i / size) * step * (float)f->form->steps;
         v->second = f->second[f->kept[i]];
+        v->fps = all ? f->fps : 0;
         if (!(at < SHEAF__MOST_FRAME))
             return sheaf__bad_field(f->field, "a video of at most 19 days", "another");
         v->frame = tower->frames == 0   ? 0

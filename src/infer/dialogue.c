@@ -364,6 +364,8 @@ static sheaf_status *put_video(sheaf_json_writer *j, const sheaf__dialogue *d, c
     sheaf__json_close(j, ']');
     if (tower[0].frames > 0 && tower[0].repeats == 0) {
         put_frames(j, p, from, end);
+    } else if (p->viewed[from].fps > 0) {
+        sheaf__json_put_real(j, "fps", p->viewed[from].fps);
     } else {
         sheaf__json_open(j, "times", '[');
         for (int64_t i = from; i < end; i++)

@@ -43,6 +43,7 @@ typedef struct sheaf__viewed {
     int32_t frame; /* of a video, which has one piece, as in sheaf__picture */
     bool joins;
     double second; /* of a video, at which it stands */
+    double fps;    /* of a video of which all frames were taken by it; else 0 */
 } sheaf__viewed;
 
 /* sheaf__viewing_of - without a lock. */

@@ -94,6 +94,9 @@ for spec in qwen2_5_vl.json qwen3_vl.json minicpmv-tiny; do
     head -2 "$work/forms.jsonl" | tail -1 >"$work/talk.json"
     printf '%s\n' "/load $work/talk.json" 'And then?' "/save $work/$spec.again.json" | "$sheaf" chat --model "$tiny" --max-new 4 >"$work/spoken" 2>"$work/stderr" || cat "$work/stderr"
     check "$spec: a talk is kept" grep -q '"times": *\[0.*, *0.25, *0.5\]' "$work/$spec.again.json"
+    sed -n 3p "$work/forms.jsonl" >"$work/talk.json"
+    printf '%s\n' "/load $work/talk.json" 'And then?' "/save $work/$spec.fps.json" | "$sheaf" chat --model "$tiny" --max-new 4 >"$work/spoken" 2>"$work/stderr" || cat "$work/stderr"
+    check "$spec: with its rate" grep -q '"fps": *4' "$work/$spec.fps.json"
     runs "$spec: and is data" 0 '"tokens":' eval --model "$tiny" --data "$work/$spec.again.json" --json
 done
 sed 's/"frames\/4.png"/"frames\/2.jpg"/' "$work/forms.jsonl" >"$work/sizes.jsonl"
