@@ -527,7 +527,7 @@ static sheaf_status *check_alone(const sheaf__settings *state, const sheaf__sett
     for (const sheaf__setting *x = table; x->name != NULL && o->method != SHEAF_METHOD_LORA; x++)
         if (state->given[x - table] &&
             (strncmp(x->name, "lora-", 5) == 0 || strcmp(x->name, "modules-to-save") == 0 ||
-             strcmp(x->name, "adapter") == 0))
+             strcmp(x->name, "adapter") == 0 || strcmp(x->name, "init") == 0))
             return alone(x->name, "`method lora`");
     return NULL;
 }

@@ -211,7 +211,7 @@ static sheaf_status *add_parameters(sheaf_lora_names *to, const sheaf_schema *sc
     return NULL;
 }
 
-/* Targets that are parameters become target_parameters, as PEFT has them. */
+/* Targets that are parameters become target_parameters: in a file PEFT ignores such targets. */
 static sheaf_status *take_parameters(sheaf_lora_options *o, const sheaf_schema *schema)
 {
     sheaf_lora_names *targets = &o->targets;
@@ -226,7 +226,7 @@ static sheaf_status *take_parameters(sheaf_lora_options *o, const sheaf_schema *
         }
         memmove(&targets->list[i], &targets->list[i + 1],
                 (size_t)(--targets->n - i) * sizeof *targets->list);
-        if (!o->tolerant && (o->dropout > 0 || o->nlayers > 0))
+        if (o->dropout > 0 || o->nlayers > 0)
             st = sheaf_try_this(
                 sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "target '%s'", item),
                                            "no dropout, and no list of layers, which PEFT does not "
@@ -639,7 +639,8 @@ sheaf_status *sheaf_lora_resolve(sheaf_lora **out, const sheaf_schema *schema,
     lora->saved_name = calloc((size_t)schema->count + 1, sizeof *lora->saved_name);
     if (st == NULL && (lora->module == NULL || lora->saved == NULL || lora->saved_name == NULL))
         st = sheaf__no_memory("adapter");
-    TRY(st, sheaf__lora_by_paths(schema) ? NULL : take_parameters(&lora->options, schema));
+    if (st == NULL && !options->tolerant && !sheaf__lora_by_paths(schema))
+        st = take_parameters(&lora->options, schema);
     TRY(st, check_layers(schema, options));
     TRY(st, check_tied(schema, options));
     TRY(st, check_items(schema, &lora->options));

@@ -270,6 +270,13 @@ TEST(test_targets__may_be_parameters)
         o.dropout = 0.1;
         if (found[0][0] != '\0')
             CHECK_FAILS(sheaf_lora_resolve(&lora, schema, &o), SHEAF_E_ARG, "no dropout");
+        o.tolerant = true; /* in a file PEFT ignores them */
+        lora = NULL;
+        sheaf_status_free(sheaf_lora_resolve(&lora, schema, &o)); /* of these none may be left */
+        assert_int_equal(lora == NULL ? 0 : lora->nmodules, i == 0                ? 1
+                                                            : found[0][0] != '\0' ? 0
+                                                                                  : EXPERTS);
+        sheaf_lora_free(lora);
         sheaf_lora_options_release(&o);
     }
     sheaf_schema_free(schema);

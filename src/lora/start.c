@@ -14,6 +14,7 @@
 
 #include "base/base.h"
 #include "base/random.h"
+#include "ops/tensor/tensor.h"
 
 enum { LANES = 8, MOST_SWEEPS = 60 };
 
@@ -349,10 +350,26 @@ static sheaf_status *begin_orthogonal(float *a, float *b, int64_t ld, const shea
     return NULL;
 }
 
+/* Of numbers that are not finite no vectors stand, however many steps are made. */
+static sheaf_status *check(sheaf_lora_init init, const sheaf__start *how)
+{
+    if (sheaf__start_is_held(init) && !sheaf__is_finite(how->w, how->out * how->in, SHEAF_F32))
+        return sheaf_found(
+            sheaf_expected(sheaf_fail(SHEAF_E_NUMBER, "tensor '%s'", how->name), "finite numbers"),
+            "NaN or infinity");
+    if (init == SHEAF_LORA_PISSA && !(how->scale > 0))
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_NUMBER, "adapter of '%s'", how->name),
+                                          "an alpha above 0: PiSSA divides by alpha / rank"),
+                           "a scale of %g", (double)how->scale);
+    return NULL;
+}
+
 sheaf_status *sheaf__start_make(float *a, float *b, int64_t ld, sheaf_lora_init init,
                                 const sheaf__start *how)
 {
-    return init == SHEAF_LORA_PISSA   ? begin_pissa(a, b, ld, how)
+    sheaf_status *st = check(init, how);
+    return st != NULL                 ? st
+           : init == SHEAF_LORA_PISSA ? begin_pissa(a, b, ld, how)
            : init == SHEAF_LORA_OLORA ? begin_olora(a, b, ld, how)
                                       : begin_orthogonal(a, b, ld, how);
 }

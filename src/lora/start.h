@@ -8,8 +8,9 @@ typedef struct sheaf__start {
     const float *w; /* [out, in] of PiSSA and OLoRA */
     int64_t out, in, rank;
     float scale;
-    uint64_t seed, key; /* of random numbers */
+    uint64_t seed, key; /* of random numbers, which take the two keys behind it too */
     sheaf__pool *pool;  /* its threads do not show in the result */
+    const char *name;   /* of w, for messages */
 } sheaf__start;
 
 /* sheaf__start_is_whole - are the factors made by sheaf__start_make(), not element by element? */
@@ -25,7 +26,7 @@ static inline bool sheaf__start_is_held(sheaf_lora_init init)
 }
 
 /* sheaf__start_make - A [rank, in] and B [out, rank], whose rows are `ld` apart. Errors:
- * SHEAF_E_MEMORY. */
+ * SHEAF_E_MEMORY; SHEAF_E_NUMBER of w, and of a scale that PiSSA cannot divide by. */
 sheaf_status *sheaf__start_make(float *a, float *b, int64_t ld, sheaf_lora_init init,
                                 const sheaf__start *how);
 /* sheaf__lora_take_start - for an adapter that PEFT saved unconverted

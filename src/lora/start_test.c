@@ -162,7 +162,7 @@ TEST(test_take_start__puts_what_the_base_lost_beside_the_factors)
 {
     static const char *const a_names[] = { "base_model.model.w.lora_A.weight",
                                            "base_model.model.w.lora_embedding_A" };
-    for (int trial = 0; trial < 4; trial++) { /* one as it should be, and three that are not */
+    for (int trial = 0; trial < 6; trial++) { /* one as it should be, and others that are not */
         fake_source adapter = { .source = { fake_find, fake_count, fake_entry, read_stored,
                                             nothing } },
                     base = adapter;
@@ -174,10 +174,14 @@ TEST(test_take_start__puts_what_the_base_lost_beside_the_factors)
         for (int i = 0; i < FAKE_MOST; i++)
             sheaf__random_normals(stored[i], 8, (uint64_t)i, 0, OUT * IN);
         CHECK_OK(sheaf__lora_options_default(&o));
-        o.rank = RANK, o.alpha = 6, o.init = SHEAF_LORA_PISSA;
+        o.rank = RANK, o.alpha = trial == 4 ? 0 : 6, o.init = SHEAF_LORA_PISSA;
+        stored[FAKE_MOST - 1][7] = trial == 5 ? INFINITY : 7;
         if (trial > 0) {
-            CHECK_FAILS(sheaf__lora_take_start(&is, &o, &base.source), SHEAF_E_UNSUPPORTED,
-                        "lora_");
+            CHECK_FAILS(sheaf__lora_take_start(&is, &o, &base.source),
+                        trial < 4 ? SHEAF_E_UNSUPPORTED : SHEAF_E_NUMBER,
+                        trial < 4    ? "lora_"
+                        : trial == 4 ? "'w.weight' | an alpha above 0"
+                                     : "'w.weight' | finite numbers");
             assert_true(is == &adapter.source && o.rank == RANK);
             continue;
         }

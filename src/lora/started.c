@@ -31,7 +31,7 @@ static sheaf_status *read_box(sheaf_source *self, const char *name, int64_t row0
 static void close_started(sheaf_source *self)
 {
     started *s = (started *)self;
-    for (int64_t i = 0; s->data != NULL && i < s->over.count; i++)
+    for (int64_t i = 0; s->data != NULL && i < s->over.count + 2; i++) /* and of a failed layer */
         free(s->data[i]);
     free(s->data);
     if (s->over.under != NULL)
@@ -106,10 +106,14 @@ static sheaf_status *add_layer(started *s, const layer *l, sheaf_lora_init init,
     TRY(st, read_matrix(w, in, base, l->w));
     TRY(st, read_matrix(a, in, s->over.under, l->a));
     TRY(st, read_matrix(b, 2 * rank, s->over.under, l->b));
-    TRY(st, sheaf__start_make(
-                a + rank * in, b + rank, 2 * rank, init,
-                &(sheaf__start){
-                    .w = w, .out = out, .in = in, .rank = rank, .scale = l->scale, .pool = pool }));
+    TRY(st, sheaf__start_make(a + rank * in, b + rank, 2 * rank, init,
+                              &(sheaf__start){ .w = w,
+                                               .name = l->w->name,
+                                               .out = out,
+                                               .in = in,
+                                               .rank = rank,
+                                               .scale = l->scale,
+                                               .pool = pool }));
     free(w);
     for (int64_t i = 0; i < out * rank && st == NULL; i++)
         b[i / rank * 2 * rank + rank + i % rank] *= -1;
@@ -151,7 +155,6 @@ sheaf_status *sheaf__lora_take_start(sheaf_source **adapter, sheaf_lora_options 
     if (st == NULL && n > 0) {
         s->over.source.read = read_box;
         s->over.source.close = close_started;
-        sheaf__over_sort(&s->over);
         *adapter = &s->over.source;
     } else if (s != NULL) {
         s->over.under = NULL; /* stays the caller's */

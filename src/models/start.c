@@ -102,10 +102,6 @@ static sheaf_status *read_weight(float *to, const sheaf__model *m, sheaf_source 
             kernels->convert(to + r * cols, SHEAF_F32, stored, e->dtype, cols);
     }
     free(stored);
-    if (st == NULL && !sheaf__is_finite_as(kernels, to, SHEAF_F32, rows * cols, SHEAF_F32))
-        st = sheaf_found(
-            sheaf_expected(sheaf_fail(SHEAF_E_NUMBER, "tensor '%s'", name), "finite numbers"),
-            "NaN or infinity");
     return st;
 }
 
@@ -124,16 +120,17 @@ static sheaf_status *make_part(float *a, float *b, const sheaf__model *m, sheaf_
                               : NULL;
     a += part * all * in;
     b += row0 * all;
-    TRY(st,
-        sheaf__start_make(a, b, all, init,
-                          &(sheaf__start){ .w = w,
-                                           .out = rows,
-                                           .in = in,
-                                           .rank = rank,
-                                           .scale = module->scale,
-                                           .seed = m->options.seed,
-                                           .key = sheaf__name_key(module->a_name) + (uint64_t)part,
-                                           .pool = m->context->device->pool }));
+    TRY(st, sheaf__start_make(
+                a, b, all, init,
+                &(sheaf__start){ .w = w,
+                                 .name = module->base->name,
+                                 .out = rows,
+                                 .in = in,
+                                 .rank = rank,
+                                 .scale = module->scale,
+                                 .seed = m->options.seed,
+                                 .key = sheaf__name_key(module->a_name) + 3 * (uint64_t)part,
+                                 .pool = m->context->device->pool }));
     free(w);
     for (int64_t i = 0; i < rank * in && held && st == NULL; i++)
         a[rank * in + i] = a[i];

@@ -198,6 +198,10 @@ for init in pissa:4 olora:4 orthogonal:2 pissa_niter_16:4; do
     rm -rf "$work/kept8"
 done
 runs "another beginning" 2 '--init: beginning of an adapter.*pissa_niter_N or olora.*found: +eva.*--adapter DIR' "${flags[@]}" --init eva --steps 1 --out "$work/none"
+for how in "--method full --init pissa" "--method head --init nonsense"; do
+    # shellcheck disable=SC2086
+    runs "$how" 2 '--init +expected: --method lora beside it' train --model "$model" --data "$work/ten.safetensors" $how --steps 1 --out "$work/none"
+done
 runs "ranks that W has not" 2 "rank of '.*k_proj'.*at most [0-9]+, as W has no more.*found: +60000" "${ranked[@]/RANK/60000}" --lora-targets k_proj --init pissa --steps 1 --out "$work/none"
 runs "half a rank" 2 "rank of .*an even number.*found: +3" "${ranked[@]/RANK/3}" --init orthogonal --steps 1 --out "$work/none"
 runs "a table" 3 "embed_tokens' with --init.*the table of embeddings.*leave it out" "${flags[@]}" --lora-targets embed_tokens --init olora --steps 1 --out "$work/none"

@@ -641,7 +641,7 @@ static const struct {
     { LORA "\"alora_invocation_tokens\": [1]}", SHEAF_E_UNSUPPORTED, "activated LoRA" },
     { LORA "\"use_tomorrow\": true}", SHEAF_E_UNSUPPORTED, "use_tomorrow" },
     { LORA "\"newer_config\": {\"a\": 1}}", SHEAF_E_UNSUPPORTED, "newer_config" },
-    { LORA "\"init_lora_weights\": \"pissa\"}", SHEAF_E_UNSUPPORTED, "init_lora_weights" },
+    { LORA "\"init_lora_weights\": \"pissa_niter_16\"}", SHEAF_E_UNSUPPORTED, "init_lora_weights" },
     { LORA "\"use_dora\": true, \"target_modules\": [\"x\"]}", SHEAF_E_LAYOUT,
       "x.lora_magnitude_vector" },
     { LORA "\"target_modules\": [\"y\"]}", SHEAF_E_LAYOUT, "x.lora_A.weight" },
