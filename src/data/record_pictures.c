@@ -518,6 +518,9 @@ sheaf_status *sheaf__record_pictures_video(sheaf__record_pictures *p, const shea
     frames f = { .from = from, .form = &viewing->form.video, .field = from->field };
     if (f.form->fps == 0)
         return no_video(f.field);
+    if (f.form->refused != NULL && f.form->refused[0] != '\0')
+        return sheaf__bad_field(f.field, "a model whose settings for videos are supported", "%s",
+                                f.form->refused);
     if (from->count < 1 || p->count + from->count > MOST)
         return sheaf__bad_field(f.field, "1 to 1000 frames", "%" PRId64, from->count);
     f.second = malloc((size_t)from->count * sizeof *f.second);

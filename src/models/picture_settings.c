@@ -90,9 +90,8 @@ static void note_defaults(const sheaf_config *c, const char *folder, const sheaf
 }
 
 /* transformers takes the first of these that is there, the last of them (`pictures`) as it is for
- * these. */
-static sheaf_status *read_videos(sheaf_config *c, const settings files[FILES],
-                                 const settings *pictures, const char *folder)
+ * these. What is not supported is refused to records with videos, not to others. */
+static void read_videos(sheaf_config *c, const settings files[FILES], const settings *pictures)
 {
     const sheaf__family *family = sheaf__family_for(c);
     const json_t *inner = json_object_get(files[0].root, NESTED_VIDEO);
@@ -103,13 +102,17 @@ static sheaf_status *read_videos(sheaf_config *c, const settings files[FILES],
                             json_is_object(inner) ? "video_processor." : NULL, NULL };
     sheaf__viewing viewing;
     if (family->videos_beside == NULL || r.object == NULL)
-        return NULL;
+        return;
     sheaf__viewing_of(&viewing, c);
     sheaf__picture_keys(&r);
     sheaf__picture_keys_same(&r, "image_mean", viewing.scale.mean);
     sheaf__picture_keys_same(&r, "image_std", viewing.scale.std);
     family->videos_beside(&r, c);
-    return sheaf_in(r.st, "%s/%s", folder, from->name);
+    if (r.st != NULL)
+        snprintf(c->qwen_vit.video.refused, sizeof c->qwen_vit.video.refused,
+                 "%s: %s: %s, where it should be %s", from->name, sheaf_status_where(r.st),
+                 sheaf_status_found(r.st), sheaf_status_expected(r.st));
+    sheaf_status_free(r.st);
 }
 
 static sheaf_status *read(sheaf_config *c, settings files[FILES], const char *folder,
@@ -126,14 +129,17 @@ static sheaf_status *read(sheaf_config *c, settings files[FILES], const char *fo
     sheaf__text_release(&text);
     if (from->object == NULL) {
         note_defaults(c, folder, events);
-        return read_videos(c, files, from, folder);
+        read_videos(c, files, from);
+        return NULL;
     }
     sheaf_status *st = take(c, from, folder);
     if (st == NULL && from == &files[0] && files[1].object != NULL &&
         differs(c, &before, &files[1]))
         sheaf_warn(events, "%s: %s counts, as in transformers 5; %s says otherwise", folder,
                    names[0], names[1]);
-    return TRY(st, read_videos(c, files, from, folder));
+    if (st == NULL)
+        read_videos(c, files, from);
+    return st;
 }
 
 sheaf_status *sheaf__picture_settings_read(sheaf_config *c, const char *folder, const char *config,

@@ -5,6 +5,7 @@
 
 #include <unistd.h>
 
+#include "data/record_pictures.h"
 #include "inputs/viewing.h"
 #include "tests/files.h"
 
@@ -292,12 +293,29 @@ TEST(test_videos__settings)
                     f->many == cases[i].many);
         sheaf_config_release(&c);
     }
-    put(at("video_preprocessor_config.json"), "{\"cap_pixels_per_frame\":true}");
-    CHECK_FAILS(read_settings(&c, third), SHEAF_E_UNSUPPORTED, "cap_pixels_per_frame");
-    sheaf_config_release(&c);
-    put(at("video_preprocessor_config.json"), "{\"video_processor_type\":\"LlavaProcessor\"}");
-    CHECK_FAILS(read_settings(&c, third), SHEAF_E_UNSUPPORTED, "\"Qwen3VLVideoProcessor\"");
-    sheaf_config_release(&c);
+    put_files(NULL, NULL);
+}
+
+/* What is not supported is refused to videos alone. */
+TEST(test_videos__refuse_what_is_not_supported)
+{
+    static const char *const cases[][2] = {
+        { "{\"cap_pixels_per_frame\":true}", "cap_pixels_per_frame" },
+        { "{\"video_processor_type\":\"LlavaProcessor\"}", "\"Qwen3VLVideoProcessor\"" },
+        { "{}", NULL },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        sheaf_config c;
+        sheaf__viewing v;
+        sheaf__record_pictures none = { 0 };
+        put_files(NULL, NULL);
+        put(at("video_preprocessor_config.json"), cases[i][0]);
+        CHECK_OK(read_settings(&c, third));
+        sheaf__viewing_of(&v, &c);
+        CHECK_FAILS(sheaf__record_pictures_video(&none, &(sheaf__frames){ .field = "video" }, &v),
+                    SHEAF_E_DATA, cases[i][1] == NULL ? "1 to 1000 frames" : cases[i][1]);
+        sheaf_config_release(&c);
+    }
     put_files(NULL, NULL);
 }
 

@@ -130,16 +130,19 @@ static int choose_images(sheaf_batch_images of[3], const sheaf__subset *subset, 
     sheaf_data_images_range(&fewest, &most, subset->data, rows);
     fewest.seq = fewest.seq < longest ? fewest.seq : longest;
     most.seq = most.seq < longest ? most.seq : longest;
-    const int64_t images = most.pictures.images;
-    if (fewest.pictures.images < images)
+    const int64_t groups = most.pictures.groups;
+    if (fewest.pictures.images < most.pictures.images)
         of[n++] = fewest;
-    if (fewest.pictures.images == 0 && images > 1) {
+    if (fewest.pictures.groups == 0 && groups > 1) { /* one of them: a picture, or some frames */
         sheaf_batch_images *few = &of[n++];
-        *few = (sheaf_batch_images){ .pictures = { .images = 1, .groups = 1 },
-                                     .image_rows = most.image_rows / images,
+        *few = (sheaf_batch_images){ .pictures = { .images = most.pictures.images / groups,
+                                                   .groups = 1 },
+                                     .image_rows = most.image_rows / groups,
                                      .seq = longest };
-        for (int t = 0; t < SHEAF__MOST_TOWERS; t++)
-            few->pictures.patches[t] = most.pictures.patches[t] / images;
+        for (int t = 0; t < SHEAF__MOST_TOWERS; t++) {
+            few->pictures.patches[t] = most.pictures.patches[t] / groups;
+            few->pictures.behind[t] = most.pictures.behind[t] / groups;
+        }
     }
     of[n++] = most;
     for (int i = 0; i < n; i++)
@@ -152,9 +155,10 @@ static sheaf_status *run_evaluation(sheaf__model *model, const sheaf__subset *su
                                     const sheaf_batch_images *each, int64_t rows, int64_t seq,
                                     bool padded);
 
-/* Completions of a batch of `rows`, `each` of a prompt, of which the group makes its share. */
-static sheaf_status *run_answers(const sheaf__rank *held, const sheaf__job *job, int64_t rows,
-                                 int64_t each)
+/* Completions of a batch of `rows` of `data` (NULL: not known), `each` of a prompt, of which the
+ * group makes its share. */
+static sheaf_status *run_answers(const sheaf__rank *held, const sheaf__job *job,
+                                 const sheaf_data *data, int64_t rows, int64_t each)
 {
     const sheaf_range own = sheaf__share_of(rows, &held->context, held->context.group);
     const int64_t all = own.end - own.begin,
@@ -163,8 +167,8 @@ static sheaf_status *run_answers(const sheaf__rank *held, const sheaf__job *job,
                   most = (batch + each - 2 + whole) / each + 1 - whole; /* prompts that meet */
     const int64_t distinct = sheaf__rope_follows_length(&job->schema->config) ? batch : most;
     sheaf_batch_images fewest, fullest = { .seq = 0 };
-    if (job->train.data != NULL)
-        sheaf_data_images_range(&fewest, &fullest, job->train.data, distinct);
+    if (data != NULL)
+        sheaf_data_images_range(&fewest, &fullest, data, distinct);
     return all == 0
                ? NULL
                : run_generation(held->model,
@@ -182,8 +186,8 @@ static sheaf_status *run_sampling(const sheaf__rank *held, const sheaf__job *job
     const sheaf_train_options *o = job->options;
     const int64_t rows = o->micro_batch * o->accumulate,
                   held_out = job->eval.data == NULL ? 0 : sheaf__subset_rows(&job->eval);
-    sheaf_status *st = run_answers(held, job, rows, sheaf__sets_generations(o));
-    TRY(st, run_answers(held, job, rows < held_out ? rows : held_out, 1));
+    sheaf_status *st = run_answers(held, job, job->train.data, rows, sheaf__sets_generations(o));
+    TRY(st, run_answers(held, job, job->eval.data, rows < held_out ? rows : held_out, 1));
     for (int i = 0; job->sampler != NULL && i < job->sampler->judges; i++) {
         const int64_t seq = job->sampler->judge[i].seq;
         TRY(st, run_evaluation(held->judge[i], &(sheaf__subset){ 0 }, NULL, o->micro_batch,

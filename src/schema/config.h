@@ -107,8 +107,9 @@ typedef struct sheaf_qwen_vit {
     struct {
         int64_t least, most, few, many;
         double fps;
-        bool read, all; /* a file says how videos are seen; all frames are taken */
-    } video;            /* as sheaf__video_form has it */
+        bool read, all;    /* a file says how videos are seen; all frames are taken */
+        char refused[240]; /* why records have no videos: what it says is not supported; or "" */
+    } video;               /* as sheaf__video_form has it */
 } sheaf_qwen_vit;
 
 typedef struct sheaf_config {

@@ -258,7 +258,8 @@ int32_t sheaf__grid_positions(int32_t *position, int64_t stride, int64_t n, cons
                               const uint8_t *seen, const sheaf__picture *picture,
                               const sheaf__tower *tower)
 {
-    int32_t next = 0, begin = 0, first = 0; /* of a video: its position, and that of its frames */
+    /* of a video: its position, that of its frames, and the number of the one before */
+    int32_t next = 0, begin = 0, first = 0, before = 0;
     for (int64_t t = 0; t < n; t++, position++) {
         if (seen != NULL && !seen[t]) {
             set_position(position, stride, 0, 0, 0);
@@ -274,11 +275,13 @@ int32_t sheaf__grid_positions(int32_t *position, int64_t stride, int64_t n, cons
         const int32_t unit = (int32_t)sheaf__unit_of(tower),
                       rows = (int32_t)picture->of[0].height / unit,
                       cols = (int32_t)picture->of[0].width / unit;
-        if (t == 0 || !embed[t - 1] || (seen != NULL && !seen[t - 1])) {
+        if (before == 0 || picture->frame < before || !embed[t - 1] ||
+            (seen != NULL && !seen[t - 1])) {
             begin = next;
             first = picture->frame;
         }
         const int32_t time = begin + picture->frame - first;
+        before = picture->frame;
         for (int32_t k = 0; k < rows * cols && t + k < n; k++)
             set_position(position + k, stride, time, begin + k / cols, begin + k % cols);
         next = larger(larger(next, time + 1), begin + larger(rows, cols));

@@ -116,6 +116,7 @@ typedef struct sheaf__video_form {
     bool together;  /* all groups stand between one begin and end */
     bool timed;     /* a group stands behind the second it is of: "<0.5 seconds>" */
     int64_t steps;  /* positions in a second, 0: frames count in tenths of one */
+    const char *refused; /* settings that are not supported, the config's; NULL or "": none */
 } sheaf__video_form;
 
 /* How pictures become pixels and stand in a conversation, and the defaults of its prompts. */
@@ -252,8 +253,8 @@ static inline int64_t sheaf__position_axes(const sheaf_config *config)
 /* sheaf__grid_positions - positions of n tokens on three axes, position[axis * stride + t]: text
  * counts up by one on all of them; the rows of a picture that begins at position c have (c, c +
  * row, c + column) of its grid of joined patches, and what follows goes on at c + the longer side.
- * Groups of frames whose rows follow one another are one video: they have (c + frame, c + row, c +
- * column), and what follows goes on behind all of these.
+ * Groups of frames whose rows follow one another are one video, while their numbers do not fall:
+ * they have (c + frame, c + row, c + column), and what follows goes on behind all of these.
  * Returns the position of a token behind them.
  *   embed    [n] rows of pictures; NULL: none
  *   seen     [n] 0: a token that does not count, with position 0; NULL: all count

@@ -594,7 +594,7 @@ sheaf__pair_loss sheaf__objective_pair(const sheaf__objective *o, const sheaf__p
             const double n = averages && o->divergence != 0 ? (double)pair->tokens[k] : 1;
             s.n[k] = (double)pair->tokens[k];
             s.r[k] = n * divergences[o->divergence].score(&by_r[k], r[k] / n, o->divergence_alpha);
-            if (!o->reference)
+            if (!o->reference && (averages || !(all & BY_AVERAGE)))
                 out.reward[k] = o->beta * s.r[k] / (averages ? s.n[k] : 1);
             if (averages)
                 out.logp[k] = pair->sum[k] / s.n[k];

@@ -407,6 +407,23 @@ TEST(test_objective__log_sigmoid_holds_to_the_last_bit)
     }
 }
 
+/* Where one loss of a list is of means, so are its rewards and sums, wherever it stands. */
+TEST(test_objective__rewards_are_of_what_is_reported)
+{
+    const sheaf__pair pair = { .sum = { -6, -8 }, .tokens = { 3, 2 } };
+    for (int k = 0; k < 3; k++) {
+        sheaf__objective o;
+        sheaf__objective_options options =
+            of("cpo", ((const char *[]){ "ipo,sigmoid", "sigmoid,ipo", "sigmoid" })[k]);
+        CHECK_OK(sheaf__objective_read(&o, &options, 0));
+        const sheaf__pair_loss got = sheaf__objective_pair(&o, &pair);
+        for (int side = 0; side < 2; side++) {
+            CHECK_NEAR("logp", got.logp[side], k == 2 ? pair.sum[side] : -2 - 2 * side, 0);
+            CHECK_NEAR("reward", got.reward[side], o.beta * got.logp[side], 1e-12);
+        }
+    }
+}
+
 /* ---- flags ---- */
 
 TEST(test_objective__reads_what_flags_give)

@@ -387,9 +387,9 @@ sheaf_status *sheaf__sets_open(sheaf__sets *s, sheaf_train_options *o, const she
     if ((st = sheaf__reference_check_data(o->objective.reference, s->data)) != NULL)
         return st;
     if (sheaf__is_given(o->eval_data)) {
-        st = sheaf_in(
-            read(&s->eval_data, o->eval_data, o, config, events, stop, false, &s->objective),
-            "`eval-data`");
+        st = read(&s->eval_data, o->eval_data, o, config, events, stop, false, &s->objective);
+        TRY(st, sheaf__reference_check_data(o->objective.reference, s->eval_data));
+        st = sheaf_in(st, "`eval-data`");
         s->eval.data = s->eval_data;
     } else if (o->eval_split > 0) {
         st = split(s, o);

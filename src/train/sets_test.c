@@ -1,8 +1,6 @@
 /* sets_test.c - which rows are trained on and which are held out, how many steps epochs are, and
  * what evaluations say of the best. */
-#include "tests/files.h"
-
-#include <math.h>
+#include "tests/tensors.h"
 
 #include "train/run.h"
 #include "train/sampler.h"
@@ -245,6 +243,37 @@ TEST(test_epochs__count_what_is_sampled)
             fail_msg("case %zu: %" PRId64 " steps, warm-up %" PRId64, i, o.steps, o.warmup);
         sheaf__sets_close(&s);
     }
+}
+
+/* Neither in the data nor in those of evaluations. */
+TEST(test_reference__is_not_in_the_data_too)
+{
+    static const int64_t ids[] = { 5, 6 }, labels[] = { -100, 6 };
+    static const tensor list[] = {
+        { "chosen.input_ids", "I64", { 1, 2 }, ids },
+        { "chosen.labels", "I64", { 1, 2 }, labels },
+        { "rejected.input_ids", "I64", { 1, 2 }, ids },
+        { "rejected.labels", "I64", { 1, 2 }, labels },
+        { "ref_chosen_logps", "F32", { 1 }, NULL, -3 },
+        { "ref_rejected_logps", "F32", { 1 }, NULL, -9 },
+    };
+    char *own = strdup(tensors_file(list, ARRAY_LEN(list)));
+    for (int k = 0; k < 3; k++) {
+        sheaf_train_options o = options_of(0, 7);
+        sheaf__sets s;
+        o.objective =
+            (sheaf__objective_options){ .name = "dpo", .reference = k == 0 ? NULL : "base" };
+        put(at("pairs.jsonl"), "{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": \"c\"}\n");
+        o.data = k == 1 ? own : at("pairs.jsonl");
+        o.eval_data = k == 1 ? at("pairs.jsonl") : own;
+        if (k == 0)
+            CHECK_OK(sheaf__sets_open(&s, &o, &config, NULL, NULL));
+        else
+            CHECK_FAILS(sheaf__sets_open(&s, &o, &config, NULL, NULL), SHEAF_E_ARG,
+                        k == 1 ? "`reference` | none beside" : "`eval-data`: `reference` | none");
+        sheaf__sets_close(&s);
+    }
+    free(own);
 }
 
 /* Groups may have any numbers: each lies in one step of 4, wherever its rows are in it. */

@@ -43,6 +43,7 @@ void sheaf__qwenvl_pictures(sheaf__picture_form *out, const sheaf_config *c)
         .together = !third,
         .timed = third,
         .steps = c->qwen_vit.steps,
+        .refused = c->qwen_vit.video.refused,
     };
     if (!c->qwen_vit.video.read)
         out->video.sampled = third ? 2 : 0;

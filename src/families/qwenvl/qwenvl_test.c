@@ -109,6 +109,23 @@ TEST(test_positions__of_a_picture_between_words)
     CHECK_BYTES("positions", position, want, sizeof want);
 }
 
+/* A video of two groups, one whose groups share a position, two pictures and a video. */
+TEST(test_positions__without_words_between)
+{
+    enum { N = 7 };
+    static const uint8_t embed[N] = { 1, 1, 1, 1, 1, 1, 1 };
+    static const int32_t frame[N] = { 1, 2, 1, 1, 0, 0, 1 }, want[3][N] = {
+        { 0, 1, 2, 2, 3, 4, 5 }, { 0, 0, 2, 2, 3, 4, 5 }, { 0, 0, 2, 2, 3, 4, 5 }
+    };
+    const sheaf__tower tower = { .patch = 7, .merge = 2 };
+    sheaf__picture picture[N];
+    int32_t position[3][N];
+    for (int i = 0; i < N; i++)
+        picture[i] = (sheaf__picture){ .of = { { .height = 14, .width = 14 } }, .frame = frame[i] };
+    assert_int_equal(sheaf__grid_positions(position[0], N, N, embed, NULL, picture, &tower), 6);
+    CHECK_BYTES("positions", position, want, sizeof want);
+}
+
 /* As the families' own programs: docs/images.md. */
 TEST(test_pictures__transparency_is_laid_on_white)
 {
