@@ -40,8 +40,8 @@ sheaf__value *sheaf__record_shard(sheaf__tape *tape, sheaf__value *x,
 /* sheaf__record_whole - all rows of x on every rank; x itself where it is so. */
 sheaf__value *sheaf__record_whole(sheaf__tape *tape, sheaf__value *x);
 
-/* sheaf__gather_shards - all rows of v, of which `own` are this rank's, in scratch memory (NULL
- * after a failure). */
+/* sheaf__gather_shards - all rows of v, of which `own` are this rank's, in scratch memory,
+ * which the caller frees, after a failure too (it may be NULL then). */
 sheaf_status *sheaf__gather_shards(void **all, sheaf__context *context, const sheaf__value *v,
                                    const void *own);
 
