@@ -404,6 +404,21 @@ static int64_t layers_behind(const sheaf_config *config)
     return most;
 }
 
+/* Would values be kept that only rounding in 8 bits tells from those that one rank keeps: inputs
+ * with dropout, of which several ranks make each again, and rows that the experts of a mixture
+ * read, which one rank makes again? */
+static bool rounds_otherwise(const pass *p)
+{
+    const sheaf__model *m = p->m;
+    bool otherwise = false;
+    for (int64_t i = m->first_layer; i < m->end_layer; i++)
+        otherwise |= m->layer[i].mixture != NULL;
+    for (int i = 0; i < m->nmodules; i++)
+        otherwise |= m->module[i].kind == SHEAF__LINEAR && p->of->info[SHEAF__TEXT].training &&
+                     drops(m->module[i].part);
+    return p->of->kept == SHEAF__KEPT_INT8 && otherwise;
+}
+
 /* Is a gradient a sum over the rows of the residual stream? Those of other tensors read all rows of
  * what a layer cut along its input gave, or of columns. */
 static bool sums_rows(const sheaf__module *module)
@@ -429,7 +444,7 @@ static void shard_rows(pass *p)
     for (int i = 0; i < m->nmodules; i++)
         unit = sums_rows(&m->module[i]) ? 256 : unit;
     if (m->context->ranks == 1 || m->context->stages > 1 || p->of->kv_cache != NULL ||
-        p->of->stages != NULL)
+        p->of->stages != NULL || rounds_otherwise(p))
         return;
     for (int i = 0; i < SHEAF__STREAMS; i++)
         if (p->rows[i] > 0)

@@ -183,6 +183,7 @@ typedef struct sheaf__pass {
                                               their pixels when it is full */
     bool image_rows_unread;       /* the head reads no image rows: their last MLP is skipped */
     const sheaf__noise_in *noise; /* on the embedding's rows; NULL: none */
+    sheaf__kept kept;             /* as the tape will be compiled */
     const sheaf__stages *stages;  /* of all ranks or of none; may be NULL */
 } sheaf__pass;
 

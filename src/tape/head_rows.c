@@ -75,17 +75,21 @@ int64_t sheaf__head_rows_count(int64_t rows, const sheaf__head_run *run)
     return n;
 }
 
-/* Whose the chosen rows are: their owners'. A plan that does not know them spreads them. */
+/* Whose the chosen rows are: their owners'. A plan that does not know them gives this rank as many
+ * as it may have, and the others the rest. */
 static sheaf_status *list_shards(const sheaf__context *c, list_params *p)
 {
     const sheaf__row_shards *all = p->all;
     sheaf__row_shards *shards = &p->shards;
     if (all == NULL)
         return NULL;
+    const int64_t most = p->count < all->most ? p->count : all->most, rest = p->count - most;
     for (int r = 0, i = 0; r <= c->ranks; r++) {
         while (p->own != NULL && i < p->count && p->which[i] < all->first[r])
             i++;
-        shards->first[r] = p->own != NULL ? i : all->first[r] * p->count / all->rows;
+        const int others = r <= c->rank ? r : r - 1;
+        shards->first[r] =
+            p->own != NULL ? i : rest * others / (c->ranks - 1) + (r > c->rank ? most : 0);
     }
     const int64_t mine = shards->first[c->rank];
     shards->here = shards->first[c->rank + 1] - mine;

@@ -96,6 +96,7 @@ static sheaf_status *record(sheaf__tape **out, sheaf__runner *r, sheaf_batch_ima
                              r->options.kv_cache != NULL ||
                              (r->options.backward && !sheaf_data_labels_images(r->data)),
                          .noise = r->options.noise,
+                         .kept = r->options.kept,
                          .stages = r->options.stages };
     sheaf__model_record(r->model, *out, &pass);
     st = sheaf__tape_compile(*out, r->options.backward, r->options.kept);

@@ -39,6 +39,6 @@ fi
 sabotage "slices summed in rank order" src/layout/owner.c \
     's/^    visit\(&w, 0, tree->slices\);$/    for (int i = 1; i < tree->nroots; i++) add[w.count++] = (sheaf_tree_add){ 0, i };/'
 sabotage "dA without the sum over slices" src/tape/rows.c \
-    's/return c->ranks == 1 \? NULL : sheaf__sum_among\(c, c->comm, tree, root, rows, cols\);/return NULL;/'
+    's/return c->ranks == 1 \? NULL : sheaf__sum_among\(c, c->comm, tree, root, rows, cols, NULL\);/return NULL;/'
 sabotage "dropout from a stream of random numbers" src/tape/linear.c 's/\.seed = info->seed,/.seed = (uint64_t)rand(),/'
 exit $((failures > 0))
