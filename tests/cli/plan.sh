@@ -74,6 +74,7 @@ proposed() {
     "$sheaf" plan "${model[@]}" --transport mpi --memory "$1" --json --seq 2048 --micro-batch 6 --accumulate 2 >"$p" 2>&1 || return 1
     grep -q '"proposal":{[^}]*"checkpointing":true' "$p" && again=(--checkpointing)
     grep -q '"proposal":{[^}]*"keep_activations":"attention"' "$p" && again=(--keep-activations attention)
+    grep -q '"proposal":{[^}]*"offload":"weights"' "$p" && again+=(--offload weights)
     "$sheaf" plan "${model[@]}" --tp "$(json_number "$p" tp)" --micro-batch "$(json_number "$p" micro_batch)" \
         --seq "$(json_number "$p" seq)" "${again[@]}" --accumulate "$((12 / $(json_number "$p" micro_batch)))" --json >"$work/again" 2>&1 || return 1
     echo "found $(json_number "$p" largest_rank), alone $(json_number "$work/again" largest_rank), of $(json_number "$p" memory)"
@@ -85,9 +86,9 @@ for memory in 24G 6G 4G; do
 done
 runs "by tiles frozen weights are held once" 0 'fits: --tp 1 --checkpointing' plan --config "$configs/llama-3-8b.json" --dtype bfloat16 --sums tiles --seq 2048 --accumulate 16 --transport mpi --memory 16GiB
 runs "by pairs too" 0 'fits: --tp 1 --checkpointing' plan --config "$configs/llama-3-8b.json" --dtype bfloat16 --sums pairs --seq 2048 --accumulate 16 --transport mpi --memory 16GiB
-runs "smaller micro-batches before shorter rows" 0 'fits: --tp 8 --checkpointing --micro-batch 1 --accumulate 12' plan --config "$configs/llama-3-8b.json" --dtype bfloat16 --seq 2048 --micro-batch 6 --accumulate 2 --lora-rank 16 --sums pairs --transport mpi --memory 2600M
-runs "shorter rows, for programs" 0 '"fits":true,"proposal":\{"tp":8,"dp":1,"micro_batch":1,"accumulate":12,"checkpointing":true,"seq":1536,"offload":"weights,moments,activations"\}' plan --config "$configs/llama-3-8b.json" --dtype bfloat16 --seq 2048 --micro-batch 6 --accumulate 2 --lora-rank 16 --sums pairs --transport mpi --memory 400M --json
-runs "activations elsewhere before those" 0 '"checkpointing":false,"seq":2048,"offload":"weights,activations"\}' plan --config "$configs/llama-3-8b.json" --dtype bfloat16 --seq 2048 --micro-batch 6 --accumulate 2 --lora-rank 16 --sums pairs --transport mpi --memory 500M --json
+runs "smaller micro-batches before shorter rows" 0 'fits: --tp 8 --keep-activations attention --micro-batch 1 --accumulate 12' plan --config "$configs/llama-3-8b.json" --dtype bfloat16 --seq 2048 --micro-batch 6 --accumulate 2 --lora-rank 16 --sums pairs --transport mpi --memory 2600M
+runs "shorter rows, for programs" 0 '"fits":true,"proposal":\{"tp":8,"dp":1,"micro_batch":1,"accumulate":12,"checkpointing":true,"seq":1984,"offload":"weights,moments,activations"\}' plan --config "$configs/llama-3-8b.json" --dtype bfloat16 --seq 2048 --micro-batch 6 --accumulate 2 --lora-rank 16 --sums pairs --transport mpi --memory 380M --json
+runs "activations elsewhere before those" 0 '"checkpointing":false,"seq":2048,"offload":"weights,activations"\}' plan --config "$configs/llama-3-8b.json" --dtype bfloat16 --seq 2048 --micro-batch 6 --accumulate 2 --lora-rank 16 --sums pairs --transport mpi --memory 440M --json
 runs "more rows at once that fit too" 0 'fits: --tp 1 --checkpointing; --micro-batch 2 --accumulate 8 fits too' plan --config "$configs/llama-3-8b.json" --dtype bfloat16 --sums pairs --seq 2048 --accumulate 16 --transport mpi --memory 16GiB
 for size in abc 24X -1G 0 24Gx ''; do
     runs "a memory of '$size' is refused" 2 'a size such as 24G' plan --config "$configs/llama-3-8b.json" --memory "$size"
