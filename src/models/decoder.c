@@ -199,6 +199,11 @@ static bool mixture_flows(const sheaf__mixture *mix, const sheaf__value *weights
     return flows;
 }
 
+static bool trains_dora(const sheaf__linear *l)
+{
+    return l->lora != NULL && l->lora->dora != NULL && l->lora->dora->m != NULL;
+}
+
 static bool drops(const sheaf__linear *l)
 {
     return l->lora != NULL && l->lora->dropout > 0;
@@ -355,7 +360,8 @@ static sheaf__value *record_stages(const pass *p, sheaf__value *x, int64_t rows)
 }
 
 /* Can the last layer be computed for some rows only? Sums over rows must know their blocks, as
- * gradients of weights do, and nothing may count rows, as dropout does. */
+ * gradients of weights do and those of biases, norms and magnitudes do not, and nothing may count
+ * rows, as dropout does. */
 static bool takes_some(const pass *p)
 {
     const sheaf__model *m = p->m;
@@ -369,7 +375,7 @@ static bool takes_some(const pass *p)
         if (l->norm_after[i].weight_trained != NULL || l->norm_after[i].bias_trained != NULL)
             return false;
     for (size_t i = 0; i < sizeof part / sizeof *part; i++)
-        if (part[i]->bias_trained != NULL || drops(part[i]))
+        if (part[i]->bias_trained != NULL || drops(part[i]) || trains_dora(part[i]))
             return false;
     return true;
 }
@@ -423,13 +429,11 @@ static bool rounds_otherwise(const pass *p)
  * what a layer cut along its input gave, or of columns. */
 static bool sums_rows(const sheaf__module *module)
 {
-    const sheaf__linear *linear = module->part;
     const sheaf__layernorm *norm = module->part;
     switch (module->kind) {
     case SHEAF__RMSNORM: return ((const sheaf__norm *)module->part)->trained != NULL;
     case SHEAF__LAYERNORM: return norm->weight_trained != NULL || norm->bias_trained != NULL;
-    case SHEAF__LINEAR:
-        return linear->lora != NULL && linear->lora->dora != NULL && linear->lora->dora->m != NULL;
+    case SHEAF__LINEAR: return trains_dora(module->part);
     default: return false;
     }
 }
