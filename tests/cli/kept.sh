@@ -8,6 +8,7 @@
 text=$work/text
 "$sheaf" init "$SHEAF_SOURCE_ROOT/demo/model.json" "$text" --seed 1 >/dev/null 2>&1 || fail "init of a model"
 for ((i = 0; i < 30; i++)); do printf '{"text": "row %d %0*d"}\n' $i $((20 + i)) $i; done >"$work/rows.jsonl"
+for ((i = 0; i < 16; i++)); do printf '{"prompt": "%060d", "completion": "%040d"}\n' $i $((7 * i)); done >"$work/answers.jsonl" # four are longer than a block of rows
 mkdir "$work/pictures" && make_pictures "$work/pictures"
 for picture in "$work"/pictures/*; do
     printf '{"image": "%s", "messages": [{"role": "user", "content": "<image>\\nwhat?"}, {"role": "assistant", "content": "%s"}]}\n' "$picture" "$(basename "$picture" | cut -d. -f1)"
@@ -45,6 +46,7 @@ alike "text in float32" "${of_text[@]}" --keep-activations int8 -- "--tp 3 --isa
 alike "text in bfloat16" "${of_text[@]}" --keep-activations int8 --dtype bfloat16 --sums tiles -- "--tp 8 --isa avx2"
 alike "text in full, in float16" "${of_text[@]}" --keep-activations int8 --method full --accumulators 4 --dtype float16 -- "--tp 3 --dp 2"
 alike "LoRA that drops" "${of_text[@]}" --keep-activations int8 --lora-dropout 0.1 -- "--tp 3"
+alike "DoRA, of which the head reads some rows" --model "$text" --data "$work/answers.jsonl" --micro-batch 4 --lora-dora -- "--tp 3" "--tp 2 --keep-activations attention"
 mixture=$SHEAF_SOURCE_ROOT/tests/data/families/mixtral
 alike "a mixture" --model "$mixture/hf" --data "$mixture/fwd_inputs.safetensors" --keep-activations int8 -- "--tp 2"
 alike "a mixture, recomputed" --model "$mixture/hf" --data "$mixture/fwd_inputs.safetensors" -- "--keep-activations attention --tp 2"
