@@ -449,8 +449,8 @@ static void double_start(course *c)
             memcpy(&bits[k], &is, sizeof is);
         }
         snprintf(name[count], sizeof name[count], "%s", e->name);
-        list[count++] =
-            (tensor){ name[count - 1], "F32", { rows * (1 + a), cols * (2 - a) }, bits };
+        list[count] = (tensor){ name[count], "F32", { rows * (1 + a), cols * (2 - a) }, bits };
+        count++;
         free(x);
     }
     sheaf__safetensors_close(file);
