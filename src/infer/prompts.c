@@ -153,12 +153,12 @@ static sheaf_status *add_shown(sheaf__prompts *p, const sheaf__codec *w,
     sheaf__record_pictures pictures = { 0 };
     sheaf_status *st = NULL;
     viewing_of(&viewing, p, w);
-    const sheaf__frames *video = p->video, *const end = p->video + p->videos;
+    int64_t videos = 0;
     for (int64_t i = 0; i < images && st == NULL; i++) {
         if (p->bytes != NULL)
             viewing.bytes = p->bytes[i];
-        if (video < end && video->first == i) {
-            sheaf__frames frames = *video++;
+        if (videos < p->videos && p->video[videos].first == i) {
+            sheaf__frames frames = p->video[videos++];
             frames.path = image + i;
             frames.bytes = p->bytes == NULL ? NULL : p->bytes + i;
             st = sheaf__record_pictures_video(&pictures, &frames, &viewing);
