@@ -247,7 +247,7 @@ static inline void run_parts(const problem *p, const result *r, const char *isa,
     const sheaf__attention_call call = { s,     r->o,  r->stats, p->q,
                                          p->k,  p->v,  p->d_o,   r->dq,
                                          r->dk, r->dv, p->sums,  sheaf__units_for(isa) };
-    const size_t whole = SHEAF__THREAD_SCRATCH, little = 400 << 10;
+    const size_t whole = SHEAF__THREAD_SCRATCH, little = (size_t)1 << 20;
     char *scratch = twin_take(whole);
     const unsigned before = sheaf__compute_mode_enter();
     for (int64_t b = 0; b < s->batch; b++)
