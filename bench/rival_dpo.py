@@ -53,19 +53,15 @@ def words():
                                                 pad_token="<pad>", eos_token="<eos>")
 
 
-def main():
-    args = rival_args.read(adapters=["float32", "base"], attention=["sdpa", "eager"])
+def model_and_lora(args):
+    """What both of TRL's trainers train."""
     transformers.logging.set_verbosity_error()
     model = transformers.AutoModelForCausalLM.from_pretrained(args.model, dtype=getattr(torch, args.dtype), attn_implementation=args.attention)
-    lora = peft.LoraConfig(r=args.rank, lora_alpha=2 * args.rank, target_modules="all-linear", task_type="CAUSAL_LM")
-    clock = Clock()
-    config = trl.DPOConfig(
-        output_dir="build/bench/trl", per_device_train_batch_size=args.micro_batch, max_steps=args.steps, learning_rate=args.lr,
-        lr_scheduler_type="constant", weight_decay=0.0, max_grad_norm=1.0, max_length=None, gradient_checkpointing=False, bf16=False,
-        use_cpu=True, report_to="none", save_strategy="no", logging_steps=1, disable_tqdm=True, train_sampling_strategy="sequential")
-    text = Dataset.from_list([{"prompt": "a", "chosen": "a", "rejected": "a"}] * 4)
-    trainer = trl.DPOTrainer(model=model, args=config, train_dataset=text, processing_class=words(), peft_config=lora, callbacks=[clock])
-    trainer.train_dataset = pairs_of(args.data)
+    return model, peft.LoraConfig(r=args.rank, lora_alpha=2 * args.rank, target_modules="all-linear", task_type="CAUSAL_LM")
+
+
+def train(trainer, clock, result):
+    """Trains, and prints what the clock saw and what `result` says once it is over."""
     stdout, sys.stdout = sys.stdout, sys.stderr  # its own lines
     trainer.train()
     sys.stdout = stdout
@@ -74,9 +70,23 @@ def main():
         "processor_seconds": clock.busy[-1] - clock.busy[0],
         "losses": clock.losses,
         "peak_rss_bytes": peak_rss_bytes(),
-        "start_to_first_step_seconds": 0,
         "versions": {"torch": torch.__version__, "transformers": transformers.__version__, "peft": peft.__version__, "trl": trl.__version__},
+        **result(),
     }))
+
+
+def main():
+    args = rival_args.read(adapters=["float32", "base"], attention=["sdpa", "eager"])
+    model, lora = model_and_lora(args)
+    clock = Clock()
+    config = trl.DPOConfig(
+        output_dir="build/bench/trl", per_device_train_batch_size=args.micro_batch, max_steps=args.steps, learning_rate=args.lr,
+        lr_scheduler_type="constant", weight_decay=0.0, max_grad_norm=1.0, max_length=None, gradient_checkpointing=False, bf16=False,
+        use_cpu=True, report_to="none", save_strategy="no", logging_steps=1, disable_tqdm=True, train_sampling_strategy="sequential")
+    text = Dataset.from_list([{"prompt": "a", "chosen": "a", "rejected": "a"}] * 4)
+    trainer = trl.DPOTrainer(model=model, args=config, train_dataset=text, processing_class=words(), peft_config=lora, callbacks=[clock])
+    trainer.train_dataset = pairs_of(args.data)
+    train(trainer, clock, lambda: {"start_to_first_step_seconds": 0})
 
 
 if __name__ == "__main__":

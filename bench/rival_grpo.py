@@ -4,27 +4,21 @@ Prompts, tokenizer, reward, adapter, rate, clipping and the number of tokens are
 """
 import json
 import os
-import sys
 
 os.environ.update(HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELISM="false")
-import torch
 import transformers
-import peft
 import trl
 from datasets import Dataset
-from rival_lora import peak_rss_bytes
 
 import rival_args
 from reward_letters import reward
-from rival_dpo import Clock
+from rival_dpo import Clock, model_and_lora, train
 
 
 def main():
     args = rival_args.read("tokenizer", "generations", "max-new", attention=["sdpa", "eager"])
-    transformers.logging.set_verbosity_error()
-    model = transformers.AutoModelForCausalLM.from_pretrained(args.model, dtype=getattr(torch, args.dtype), attn_implementation=args.attention)
+    model, lora = model_and_lora(args)
     words = transformers.PreTrainedTokenizerFast(tokenizer_file=args.tokenizer, pad_token="<pad>", eos_token="</s>")
-    lora = peft.LoraConfig(r=args.rank, lora_alpha=2 * args.rank, target_modules="all-linear", task_type="CAUSAL_LM")
     clock, lengths = Clock(), []
     config = trl.GRPOConfig(
         output_dir="build/bench/trl", per_device_train_batch_size=args.micro_batch, max_steps=args.steps, learning_rate=args.lr,
@@ -38,17 +32,7 @@ def main():
 
     data = Dataset.from_list([{"prompt": json.loads(line)["prompt"]} for line in open(args.data)])
     trainer = trl.GRPOTrainer(model=model, reward_funcs=judge, args=config, train_dataset=data, processing_class=words, peft_config=lora, callbacks=[clock])
-    stdout, sys.stdout = sys.stdout, sys.stderr  # its own lines
-    trainer.train()
-    sys.stdout = stdout
-    print(json.dumps({
-        "step_seconds": [b - a for a, b in zip(clock.at, clock.at[1:])],
-        "processor_seconds": clock.busy[-1] - clock.busy[0],
-        "losses": clock.losses,
-        "tokens": sum(lengths),
-        "peak_rss_bytes": peak_rss_bytes(),
-        "versions": {"torch": torch.__version__, "transformers": transformers.__version__, "peft": peft.__version__, "trl": trl.__version__},
-    }))
+    train(trainer, clock, lambda: {"tokens": sum(lengths)})
 
 
 main()

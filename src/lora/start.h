@@ -25,6 +25,11 @@ static inline bool sheaf__start_is_held(sheaf_lora_init init)
     return init >= SHEAF_LORA_PISSA;
 }
 
+/* sheaf__start_read - rows [row0, row0 + rows) of a stored matrix [, cols] in float32, `ld` apart.
+ * Errors: SHEAF_E_MEMORY, those of reading. */
+sheaf_status *sheaf__start_read(float *to, int64_t ld, sheaf_source *from,
+                                const sheaf_source_entry *entry, int64_t row0, int64_t rows,
+                                int64_t cols);
 /* sheaf__start_make - A [rank, in] and B [out, rank], whose rows are `ld` apart. Errors:
  * SHEAF_E_MEMORY; SHEAF_E_NUMBER of w, and of a scale that PiSSA cannot divide by. */
 sheaf_status *sheaf__start_make(float *a, float *b, int64_t ld, sheaf_lora_init init,

@@ -40,16 +40,17 @@ static void close_started(sheaf_source *self)
     free(s);
 }
 
-/* The numbers of a matrix, in float32, to rows that are `ld` apart. */
-static sheaf_status *read_matrix(float *to, int64_t ld, sheaf_source *from,
-                                 const sheaf_source_entry *e)
+sheaf_status *sheaf__start_read(float *to, int64_t ld, sheaf_source *from,
+                                const sheaf_source_entry *e, int64_t row0, int64_t rows,
+                                int64_t cols)
 {
-    char *row = malloc((size_t)e->shape[1] * sheaf_dtype_bytes(e->dtype) + 1);
+    const sheaf__kernels *kernels = sheaf__kernels_for(NULL);
+    char *row = malloc((size_t)cols * sheaf_dtype_bytes(e->dtype) + 1);
     sheaf_status *st = row == NULL ? sheaf__no_memory(e->name) : NULL;
-    for (int64_t r = 0; r < e->shape[0] && st == NULL; r++) {
-        st = from->read(from, e->name, r, 1, 0, e->shape[1], row);
+    for (int64_t r = 0; r < rows && st == NULL; r++) {
+        st = from->read(from, e->name, row0 + r, 1, 0, cols, row);
         if (st == NULL)
-            sheaf__kernels_for("ref")->convert(to + r * ld, SHEAF_F32, row, e->dtype, e->shape[1]);
+            kernels->convert(to + r * ld, SHEAF_F32, row, e->dtype, cols);
     }
     free(row);
     return st;
@@ -103,9 +104,9 @@ static sheaf_status *add_layer(started *s, const layer *l, sheaf_lora_init init,
           *a = s->data[s->over.count] = malloc((size_t)(2 * rank * in) * sizeof *a),
           *b = s->data[s->over.count + 1] = malloc((size_t)(2 * rank * out) * sizeof *b);
     sheaf_status *st = w == NULL || a == NULL || b == NULL ? sheaf__no_memory(l->a->name) : NULL;
-    TRY(st, read_matrix(w, in, base, l->w));
-    TRY(st, read_matrix(a, in, s->over.under, l->a));
-    TRY(st, read_matrix(b, 2 * rank, s->over.under, l->b));
+    TRY(st, sheaf__start_read(w, in, base, l->w, 0, out, in));
+    TRY(st, sheaf__start_read(a, in, s->over.under, l->a, 0, rank, in));
+    TRY(st, sheaf__start_read(b, 2 * rank, s->over.under, l->b, 0, out, rank));
     TRY(st, sheaf__start_make(a + rank * in, b + rank, 2 * rank, init,
                               &(sheaf__start){ .w = w,
                                                .name = l->w->name,

@@ -446,7 +446,7 @@ static void shard_rows(pass *p)
     const sheaf__model *m = p->m;
     int64_t unit = 4; /* exchanges of GPUs begin at multiples of 4 elements */
     for (int i = 0; i < m->nmodules; i++)
-        unit = sums_rows(&m->module[i]) ? 256 : unit;
+        unit = sums_rows(&m->module[i]) ? SHEAF__ROWS_BLOCK : unit;
     if (m->context->ranks == 1 || m->context->stages > 1 || p->of->kv_cache != NULL ||
         p->of->stages != NULL || rounds_otherwise(p))
         return;

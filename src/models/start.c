@@ -85,24 +85,14 @@ sheaf_status *sheaf__fresh_factors(const sheaf__model *m, const sheaf_lora_modul
 /* ---- of whole weights ---- */
 
 /* Rows [row0, row0 + rows) of the base's weight, in float32. */
-static sheaf_status *read_weight(float *to, const sheaf__model *m, sheaf_source *base,
-                                 const char *name, int64_t row0, int64_t rows, int64_t cols)
+static sheaf_status *read_weight(float *to, sheaf_source *base, const char *name, int64_t row0,
+                                 int64_t rows, int64_t cols)
 {
-    const sheaf__kernels *kernels = m->context->device->kernels;
     const sheaf_source_entry *e = base->find(base, name);
     if (e == NULL)
         return sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "tensor '%s'", name),
                               "a tensor of this name in the files");
-    const size_t bytes = sheaf_dtype_bytes(e->dtype);
-    char *stored = malloc((size_t)cols * bytes);
-    sheaf_status *st = stored == NULL ? sheaf__no_memory(name) : NULL;
-    for (int64_t r = 0; r < rows && st == NULL; r++) {
-        st = base->read(base, name, row0 + r, 1, 0, cols, stored);
-        if (st == NULL)
-            kernels->convert(to + r * cols, SHEAF_F32, stored, e->dtype, cols);
-    }
-    free(stored);
-    return st;
+    return sheaf__start_read(to, cols, base, e, row0, rows, cols);
 }
 
 /* The share of `rows` rows of the weight from row0 on, part `part` of a module: of A [shape] and
@@ -116,8 +106,8 @@ static sheaf_status *make_part(float *a, float *b, const sheaf__model *m, sheaf_
     const int64_t in = module->a_shape[1], all = module->b_shape[1], rank = held ? all / 2 : all;
     float *w = held ? malloc((size_t)(rows * in) * sizeof *w) : NULL;
     sheaf_status *st = held && w == NULL ? sheaf__no_memory(module->base->name)
-                       : held ? read_weight(w, m, base, module->base->name, row0, rows, in)
-                              : NULL;
+                       : held            ? read_weight(w, base, module->base->name, row0, rows, in)
+                                         : NULL;
     a += part * all * in;
     b += row0 * all;
     TRY(st, sheaf__start_make(

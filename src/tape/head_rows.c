@@ -6,7 +6,7 @@
 #include "ops/matmul/mma.h"
 #include "tape/rows.h"
 
-enum { BLOCK = 256 }; /* the least rows of a sum that are added by themselves */
+enum { BLOCK = SHEAF__ROWS_BLOCK };
 
 typedef struct list_params {
     const sheaf__head_run *run;

@@ -3,7 +3,7 @@
 
 #include "tape/rows.h"
 
-enum { BLOCK = 256 }; /* rows that a sum over rows adds by themselves */
+enum { BLOCK = SHEAF__ROWS_BLOCK };
 
 const sheaf__row_shards *sheaf__row_shards_new(sheaf__tape *tape, int64_t rows, int64_t unit)
 {

@@ -7,6 +7,9 @@
 
 #include "tape/tape.h"
 
+/* Rows that a sum over rows adds by themselves (docs/contract.md, sections 1.1 and 1.4). */
+enum { SHEAF__ROWS_BLOCK = 256 };
+
 typedef struct sheaf__row_shards {
     int64_t rows, most;                  /* of all ranks together, of this one */
     int64_t first[SHEAF_MAX_SLICES + 1]; /* by rank; [ranks]: the end */
@@ -49,7 +52,6 @@ sheaf_status *sheaf__gather_shards(void **all, sheaf__context *context, const sh
 typedef void sheaf__block_sums(const sheaf__context *context, const void *of, float *const *sum,
                                int64_t begin, int64_t rows);
 /* sheaf__sum_shards - grad[i] [width] += the sums over all rows of x, for `n` <= 2 gradients; where
- * its rows are divided, by blocks of 256 (docs/contract.md, section 1.4), of which each is one
- * rank's. grad[i] NULL: not wanted. */
+ * its rows are divided, by those blocks, of which each is one rank's. grad[i] NULL: not wanted. */
 sheaf_status *sheaf__sum_shards(sheaf__context *context, float *const *grad, int n, int64_t width,
                                 const sheaf__value *x, sheaf__block_sums *sums, const void *of);
