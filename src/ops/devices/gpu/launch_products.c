@@ -1,5 +1,7 @@
 /* launch_products.c - the jobs of PRODUCTS as a table of parts (kernels/products.h), those
  * that have the same kernel in one launch. */
+#include <assert.h>
+
 #include "ops/devices/gpu/kernels/products.h"
 #include "ops/devices/gpu/kernels/codes.h"
 #include "ops/devices/gpu/launch_products.h"
@@ -306,20 +308,20 @@ static int64_t most_parts(const sheaf__product *job, const sheaf__packed *of)
 
 /* ---- launches ---- */
 
-/* Blocks, of which each has room for `waits` tiles in `scratch` bytes. */
+/* Blocks, of which each has room for `waits` tiles in `scratch` bytes: that has some for the
+ * deepest tree, so at least one. */
 static int64_t blocks_of(const sheaf__products_kernel *kernel, int64_t tiles, int64_t waits,
                          int64_t scratch, int processors)
 {
-    const int64_t bytes = waits * kernel->rows * kernel->cols * (int64_t)sizeof(float);
-    if (kernel->cluster > 0) {
-        const int64_t pairs = processors / kernel->cluster, at_once = pairs > 0 ? pairs : 1,
-                      room = bytes == 0 ? at_once : scratch / bytes;
-        return mm_min(tiles, mm_min(at_once, room)) * kernel->cluster;
-    }
-    if (bytes == 0)
-        return tiles;
-    const int64_t side_by_side = (int64_t)processors * kernel->side_by_side;
-    return mm_min(tiles, mm_min(scratch / bytes, side_by_side));
+    const int64_t bytes = waits * kernel->rows * kernel->cols * (int64_t)sizeof(float),
+                  each = kernel->cluster > 0 ? kernel->cluster : 1;
+    int64_t n = tiles;
+    if (kernel->cluster > 0 || bytes > 0)
+        n = mm_min(n, mm_div_up((int64_t)processors * kernel->side_by_side, each));
+    if (bytes > 0)
+        n = mm_min(n, scratch / bytes);
+    assert(n > 0);
+    return n * each;
 }
 
 /* The jobs of `kernel`, at `list`: fills the launch's table. */

@@ -1,8 +1,7 @@
 /* hopper.h - more names for kernels, of sm_90a alone: mbarriers, the bulk copy engine, products of
  * warpgroups (wgmma), clusters of blocks. A file that includes it is compiled for sm_90a only.
  *
- *     KERNEL_OF_CLUSTERS(name, arguments, threads, blocks) { ... }    blocks of a cluster: 1, 2 or
- * 4
+ *     KERNEL_OF_CLUSTERS(name, arguments, threads, blocks) { ... }    blocks: of a cluster
  *
  * Shared memory begins at a multiple of 1024. */
 #pragma once
@@ -115,11 +114,6 @@ DEVICE void copy_box(void *to, const sheaf__tensor_map *map, uint64_t *barrier, 
 DEVICE void map_seen(const sheaf__tensor_map *map)
 {
     asm volatile("fence.proxy.tensormap::generic.acquire.sys [%0], 128;" ::"l"(map) : "memory");
-}
-/* Makes this thread's writes to shared memory visible to the copy engine and to wgmma. */
-DEVICE void stores_seen(void)
-{
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
 /* ---- products of a warpgroup: m64nNk16, d (+)= a b^T ---- */
