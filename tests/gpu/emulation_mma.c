@@ -1,5 +1,5 @@
 /* emulation_mma.c - see emulation_mma.h: by the kernel of mma8 and mma16 of processors, a vector of
- * columns wide. */
+ * columns wide. That goes on with its own sums: none is -0, or another NaN than 0x7fffffff. */
 #include "ops/matmul/matmul_mma_vec256.h"
 
 #undef ISA
@@ -39,8 +39,13 @@ void sheaf__emu_mma_tile(float c[16][8], const uint32_t a[16][8], const uint32_t
                         STEPS,
                         LANES,
                         STEPS };
-    for (int i = 0; i < ROWS; i++)
-        memcpy(own.sums + i * MM_PANEL, c[i], sizeof c[i]);
+    for (int i = 0; i < ROWS; i++) {
+        const ivec x = ILOAD(c[i]);
+        const vec nan = _mm256_cmp_ps(FLOATS(x), FLOATS(x), _CMP_UNORD_Q);
+        const ivec sum = _mm256_andnot_si256(_mm256_cmpeq_epi32(SLL(x, 1), ISET(0)), x);
+        STORE(own.sums + i * MM_PANEL,
+              _mm256_blendv_ps(FLOATS(sum), FLOATS(ISET(0x7fffffff)), nan));
+    }
     sheaf__mma_left(&own.left, &band, f16, group, SUMS);
     into[group == 16][f16](&own.right, *b, LANES, STEPS);
     const unsigned before = sheaf__mode_set(sheaf__mode() | SHEAF__TOWARD_ZERO);
