@@ -281,9 +281,12 @@ static void begin(sheaf__slots *slots)
     slots->in.place_of = slots->place;
     slots->in.keys = slots->step.keys;
     slots->in.keys_of = slots->step.rows > 0 ? NULL : slots->keys;
-    slots->head = (sheaf__head_run){
-        .all_rows = true, .pick = slots->pick, .npick = slots->step.n, .take = take, .self = slots
-    };
+    slots->head = (sheaf__head_run){ .forward_alone = true,
+                                     .all_rows = true,
+                                     .pick = slots->pick,
+                                     .npick = slots->step.n,
+                                     .take = take,
+                                     .self = slots };
 }
 
 static sheaf_status *read_rows(sheaf__slots *slots)

@@ -491,9 +491,12 @@ static sheaf_status *run_tokens(sheaf__model *m, const sheaf__batch_rows *rows,
     sheaf__rows_in in = sheaf__batch_rows_in(rows);
     in.host.ids = NULL; /* tokens are not known */
     in.mask_ld = in.keys = keys;
-    sheaf__head_run head = {
-        .all_rows = true, .unknown = true, .pick = last, .npick = batch, .take = unheard
-    };
+    sheaf__head_run head = { .forward_alone = true,
+                             .all_rows = true,
+                             .unknown = true,
+                             .pick = last,
+                             .npick = batch,
+                             .take = unheard };
     sheaf__tape *tape = NULL;
     sheaf_status *st = sheaf__tape_new(&tape, m->context);
     if (st != NULL)
