@@ -11,15 +11,17 @@ sheaf_status *sheaf__chooser_open(sheaf__chooser *out, int64_t vocab, int64_t le
     *out = (sheaf__chooser){ .vocab = vocab,
                              .slices = slices,
                              .history = malloc((size_t)length * sizeof *out->history),
-                             .scratch = malloc(2 * (size_t)vocab * sizeof *out->scratch) };
-    return out->history == NULL || out->scratch == NULL ? sheaf__no_memory("choosing tokens")
-                                                        : NULL;
+                             .logits = malloc(2 * (size_t)vocab * sizeof *out->logits) };
+    if (out->history == NULL || out->logits == NULL)
+        return sheaf__no_memory("choosing tokens");
+    out->room = (sheaf__sampling_room){ sheaf__kernels_for(NULL), out->logits + vocab };
+    return NULL;
 }
 
 void sheaf__chooser_close(sheaf__chooser *c)
 {
     free(c->history);
-    free(c->scratch);
+    free(c->logits);
     *c = (sheaf__chooser){ 0 };
 }
 
@@ -31,11 +33,12 @@ int32_t sheaf__prompt_position(const sheaf__prompt *p, int64_t j)
 }
 
 /* Of the last token. */
-static void note_logprob(sheaf__continuation *out, const float *logits, int64_t vocab, int64_t best)
+static void note_logprob(sheaf__continuation *out, const float *logits, int64_t best,
+                         const sheaf__chooser *chooser)
 {
-    const int64_t at = out->n - 1;
+    const int64_t at = out->n - 1, vocab = chooser->vocab;
     float max;
-    const float sum = sheaf__sampling_log_sum(&max, logits, vocab);
+    const float sum = sheaf__sampling_log_sum(&max, logits, vocab, chooser->room.kernels);
     int32_t *ids = out->best_ids + at * best;
     out->logprob[at] = logits[out->ids[at]] - max - sum;
     sheaf__sampling_best(ids, best, logits, vocab);
@@ -96,24 +99,24 @@ sheaf_status *sheaf__next_token(sheaf__sequence *s, sheaf__chooser *chooser, con
         return not_numbers(number + 1, out->n + 1, logits, vocab);
     for (int64_t j = 0; j < known; j++)
         chooser->history[j] = sheaf__sequence_token(s, j);
-    memcpy(chooser->scratch, logits, (size_t)vocab * sizeof(float));
+    memcpy(chooser->logits, logits, (size_t)vocab * sizeof(float));
     sheaf_status *st = o->mask == NULL ? NULL
                                        : o->mask(o->listener, number, out, prompt->laid_out,
-                                                 chooser->scratch, vocab);
+                                                 chooser->logits, vocab);
     if (st != NULL)
         return sheaf_in(st, "prompt %" PRId64 ", token %" PRId64, number + 1, out->n + 1);
     const int64_t from = o->sampling.sat ? prompt->n : 0; /* SAT penalises only new tokens */
     const int64_t id = sheaf__sampling_next(
-        chooser->scratch, vocab, chooser->history + from, known - from, &o->sampling,
-        (uint64_t)(o->number + number), (uint64_t)out->n, chooser->scratch + vocab);
+        chooser->logits, vocab, chooser->history + from, known - from, &o->sampling,
+        (uint64_t)(o->number + number), (uint64_t)out->n, &chooser->room);
     if (id < 0)
         return not_numbers(number + 1, out->n + 1, logits, vocab);
     out->ids[out->n++] = (int32_t)id;
     if (out->logprob != NULL && o->trained_at > 0)
         out->logprob[out->n - 1] = sheaf__sampling_logprob(logits, vocab, id, chooser->slices,
-                                                           o->trained_at, chooser->scratch);
+                                                           o->trained_at, &chooser->room);
     else if (out->logprob != NULL)
-        note_logprob(out, logits, vocab, o->best);
+        note_logprob(out, logits, o->best, chooser);
     s->over = ends(out, o, prompt, number);
     return NULL;
 }

@@ -8,8 +8,9 @@
 typedef struct sheaf__chooser {
     int64_t vocab;
     int64_t *history; /* ids of one sequence */
-    float *scratch;   /* logits and the sampler's own */
-    int slices;       /* of the model */
+    float *logits;    /* that the sampler changes; its own room lies behind them */
+    sheaf__sampling_room room;
+    int slices; /* of the model */
 } sheaf__chooser;
 
 /* A prompt and its answer so far: the same on every rank, and changed only between passes but for

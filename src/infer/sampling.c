@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/random.h"
-#include "ops/kernels.h"
 #include "ops/math/elementary.h"
 #include "ops/math/math.h"
 #include "sheaf/cut.h"
@@ -161,15 +160,15 @@ void sheaf__sampling_process(float *logits, int64_t vocab, const int64_t *ids, i
         cut(logits, vocab, how, scratch);
 }
 
-float sheaf__sampling_log_sum(float *max, const float *logits, int64_t vocab)
+float sheaf__sampling_log_sum(float *max, const float *logits, int64_t vocab,
+                              const sheaf__kernels *kernels)
 {
-    float lane[16] = { 0 };
+    float sum;
     *max = -INFINITY;
     for (int64_t i = 0; i < vocab; i++)
         *max = logits[i] > *max ? logits[i] : *max;
-    for (int64_t i = 0; i < vocab; i++)
-        lane[i % 16] += logits[i] == *max ? 1.0f : sheaf__exp(logits[i] - *max);
-    return sheaf__log(sheaf__lanes_join(lane));
+    kernels->row_sumexp(&sum, logits, vocab, max, 1, vocab);
+    return sheaf__log(sum);
 }
 
 /* The sums of slices [begin, begin + n) by the tree; false: these have no words. */
@@ -187,9 +186,9 @@ static bool tree_sum(float *out, const float *sum, const sheaf_cut *cut, int beg
 }
 
 float sheaf__sampling_logprob(const float *logits, int64_t vocab, int64_t id, int slices,
-                              double temperature, float *scratch)
+                              double temperature, const sheaf__sampling_room *room)
 {
-    const sheaf__kernels *k = sheaf__kernels_for(NULL);
+    float *scratch = room->scratch;
     const sheaf_cut cut = { .slices = slices, .nparts = 1, .part = { { vocab, 1 } } };
     const float by = (float)(1 / temperature);
     float max = -INFINITY, sum[SHEAF_MAX_SLICES] = { 0 }, all;
@@ -201,7 +200,7 @@ float sheaf__sampling_logprob(const float *logits, int64_t vocab, int64_t id, in
     for (int s = 0; s < slices; s++) {
         const int64_t n = sheaf_cut_slice_rows(&cut, s);
         if (n > 0)
-            k->row_sumexp(&sum[s], scratch + at, n, &max, 1, n);
+            room->kernels->row_sumexp(&sum[s], scratch + at, n, &max, 1, n);
         at += n;
     }
     tree_sum(&all, sum, &cut, 0, slices);
@@ -235,32 +234,47 @@ int64_t sheaf__sampling_greedy(const float *logits, int64_t vocab)
     return best;
 }
 
-int64_t sheaf__sampling_draw(const float *logits, int64_t vocab, uint32_t u)
+/* out = weight() of each logit: the gradient of a softmax whose sum is 1, without a label. */
+static void weigh(float *out, const float *logits, int64_t vocab, float max,
+                  const sheaf__kernels *kernels)
+{
+    const float one = 1;
+    const int32_t elsewhere = -1;
+    const sheaf__label_weights plain = { .weight = &one };
+    if (isinf(max))
+        for (int64_t i = 0; i < vocab; i++)
+            out[i] = logits[i] == max;
+    else
+        kernels->row_dlogits(out, vocab, logits, vocab, &max, &one, &elsewhere, &plain, 1, vocab,
+                             SHEAF_F32);
+}
+
+int64_t sheaf__sampling_draw(const float *logits, int64_t vocab, uint32_t u,
+                             const sheaf__sampling_room *room)
 {
     const int64_t largest = sheaf__sampling_greedy(logits, vocab);
+    float *weights = room->scratch;
     double total = 0, sum = 0;
     if (largest < 0)
         return -1;
+    weigh(weights, logits, vocab, logits[largest], room->kernels);
     for (int64_t i = 0; i < vocab; i++)
-        if (logits[i] > -INFINITY)
-            total += weight(logits[i], logits[largest]);
+        total += (double)weights[i];
     const double goal = (double)u * 0x1p-32 * total; /* below the total, which the sum reaches */
     for (int64_t i = 0; i < vocab; i++)
-        if (logits[i] > -INFINITY) {
-            sum += weight(logits[i], logits[largest]);
-            if (sum > goal)
-                return i;
-        }
+        if ((sum += (double)weights[i]) > goal)
+            return i;
     return largest;
 }
 
 int64_t sheaf__sampling_next(float *logits, int64_t vocab, const int64_t *ids, int64_t n,
                              const sheaf__sampling *how, uint64_t sample, uint64_t step,
-                             float *scratch)
+                             const sheaf__sampling_room *room)
 {
-    sheaf__sampling_process(logits, vocab, ids, n, how, scratch);
+    sheaf__sampling_process(logits, vocab, ids, n, how, room->scratch);
     if (how->greedy)
         return sheaf__sampling_greedy(logits, vocab);
     return sheaf__sampling_draw(
-        logits, vocab, sheaf__random_u32(how->seed, SHEAF__PURPOSE_SAMPLING, 0, sample, step, 0));
+        logits, vocab, sheaf__random_u32(how->seed, SHEAF__PURPOSE_SAMPLING, 0, sample, step, 0),
+        room);
 }

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "base/base.h"
+#include "ops/kernels.h"
 
 /* Zero in any field skips that step. */
 typedef struct sheaf__sampling {
@@ -22,6 +23,11 @@ typedef struct sheaf__sampling {
     float repetition_penalty; /* > 0; 1 changes nothing */
     uint64_t seed;
 } sheaf__sampling;
+
+typedef struct sheaf__sampling_room {
+    const sheaf__kernels *kernels;
+    float *scratch; /* [vocab] */
+} sheaf__sampling_room;
 
 /* The purpose of sheaf__random_u32; ASCII "sampling". */
 #define SHEAF__PURPOSE_SAMPLING UINT64_C(0x73616d706c696e67)
@@ -39,12 +45,12 @@ void sheaf__sampling_process(float *logits, int64_t vocab, const int64_t *ids, i
 /* sheaf__sampling_log_sum - the log of the sum of exp(logit), less the largest logit, in *max: in
  * float32, 16 lanes; no logit is NaN. The log of an id's probability is
  * logits[id] - max - this. */
-float sheaf__sampling_log_sum(float *max, const float *logits, int64_t vocab);
+float sheaf__sampling_log_sum(float *max, const float *logits, int64_t vocab,
+                              const sheaf__kernels *kernels);
 /* sheaf__sampling_logprob - the log of the probability of `id` as training computes it
- * (tape/head.h): the same bits. slices: of the model; temperature: divides the logits; scratch
- * [vocab]. */
+ * (tape/head.h): the same bits. slices: of the model; temperature: divides the logits. */
 float sheaf__sampling_logprob(const float *logits, int64_t vocab, int64_t id, int slices,
-                              double temperature, float *scratch);
+                              double temperature, const sheaf__sampling_room *room);
 /* sheaf__sampling_best - the `best` largest, descending, of equals the smaller id first; no logit
  * is NaN, best <= vocab. */
 void sheaf__sampling_best(int32_t *ids, int64_t best, const float *logits, int64_t vocab);
@@ -54,7 +60,8 @@ int64_t sheaf__sampling_greedy(const float *logits, int64_t vocab);
 
 /* sheaf__sampling_draw - id i with probability exp(logits[i]) / sum: the first whose sum over
  * ids 0..i exceeds u / 2^32 of the whole, in double. -1 as above. */
-int64_t sheaf__sampling_draw(const float *logits, int64_t vocab, uint32_t u);
+int64_t sheaf__sampling_draw(const float *logits, int64_t vocab, uint32_t u,
+                             const sheaf__sampling_room *room);
 
 /* sheaf__sampling_next - all steps: the next id of sequence `sample` (its number in the whole run),
  * which has `step` new tokens so far. The random number is sheaf__random_u32(seed,
@@ -62,4 +69,4 @@ int64_t sheaf__sampling_draw(const float *logits, int64_t vocab, uint32_t u);
  * -inf: the model is broken. */
 int64_t sheaf__sampling_next(float *logits, int64_t vocab, const int64_t *ids, int64_t n,
                              const sheaf__sampling *how, uint64_t sample, uint64_t step,
-                             float *scratch);
+                             const sheaf__sampling_room *room);

@@ -98,11 +98,13 @@ TEST(test_sampling__draw_follows_the_cumulative_sum)
         { 0, 0 },           { 0x3fffff00u, 0 }, { 0x40000100u, 1 },
         { 0x7fffff00u, 1 }, { 0x80000100u, 2 }, { UINT32_MAX, 2 },
     };
+    float scratch[4];
+    const sheaf__sampling_room room = { sheaf__kernels_for(NULL), scratch };
     for (size_t i = 0; i < ARRAY_LEN(table); i++)
-        assert_int_equal(sheaf__sampling_draw(row, 4, table[i].u), table[i].want);
-    assert_int_equal(sheaf__sampling_draw((float[]){ GONE, 7 }, 2, 0), 1);
-    assert_int_equal(sheaf__sampling_draw((float[]){ GONE, GONE }, 2, 5), -1);
-    assert_int_equal(sheaf__sampling_draw((float[]){ 1, INFINITY }, 2, UINT32_MAX), 1);
+        assert_int_equal(sheaf__sampling_draw(row, 4, table[i].u, &room), table[i].want);
+    assert_int_equal(sheaf__sampling_draw((float[]){ GONE, 7 }, 2, 0, &room), 1);
+    assert_int_equal(sheaf__sampling_draw((float[]){ GONE, GONE }, 2, 5, &room), -1);
+    assert_int_equal(sheaf__sampling_draw((float[]){ 1, INFINITY }, 2, UINT32_MAX, &room), 1);
 }
 
 TEST(test_sampling__draws_come_as_often_as_their_probability)
@@ -110,14 +112,16 @@ TEST(test_sampling__draws_come_as_often_as_their_probability)
     enum { DRAWS = 20000 };
     const float logits[4] = { 0.5f, -1, 1.25f, 0 };
     const sheaf__sampling how = { .temperature = 0.8f, .seed = 17 };
+    const sheaf__kernels *kernels = sheaf__kernels_for(NULL);
     double p[4], sum = 0;
     int count[4] = { 0 };
     for (int i = 0; i < 4; i++)
         sum += p[i] = exp(logits[i] / 0.8);
     for (uint64_t n = 0; n < DRAWS; n++) {
         float row[4], scratch[4];
+        const sheaf__sampling_room room = { kernels, scratch };
         memcpy(row, logits, sizeof row);
-        count[sheaf__sampling_next(row, 4, NULL, 0, &how, n % 100, n / 100, scratch)]++;
+        count[sheaf__sampling_next(row, 4, NULL, 0, &how, n % 100, n / 100, &room)]++;
     }
     for (int i = 0; i < 4; i++) /* four standard deviations; the numbers are always the same */
         CHECK_NEAR("frequency", (double)count[i] / DRAWS, p[i] / sum, 4 * sqrt(0.25 / DRAWS));
@@ -129,6 +133,7 @@ TEST(test_sampling__a_token_is_a_function_of_seed_sequence_and_step)
     enum { VOCAB = 300 };
     const sheaf__sampling how[2] = { { .seed = 1 }, { .seed = 2 } };
     float row[VOCAB], scratch[VOCAB];
+    const sheaf__sampling_room room = { sheaf__kernels_for(NULL), scratch };
     int64_t id[16], again[16];
     for (int pass = 0; pass < 2; pass++)
         for (int i = 0; i < 16; i++) {
@@ -136,7 +141,7 @@ TEST(test_sampling__a_token_is_a_function_of_seed_sequence_and_step)
             for (int v = 0; v < VOCAB; v++)
                 row[v] = (float)(v % 7) * 0.01f;
             (pass == 0 ? id : again)[n] = sheaf__sampling_next(
-                row, VOCAB, NULL, 0, &how[n & 1], n >> 1 & 1, (uint64_t)(n >> 2), scratch);
+                row, VOCAB, NULL, 0, &how[n & 1], n >> 1 & 1, (uint64_t)(n >> 2), &room);
         }
     assert_memory_equal(id, again, sizeof id);
     int equal = 0;
@@ -267,7 +272,7 @@ TEST(test_sampling__the_best_and_their_probabilities_by_hand)
         CHECK_BYTES("ids", ids, want, sizeof *ids * (size_t)best);
         assert_true(best == 7 || ids[best] == -1);
     }
-    const float sum = sheaf__sampling_log_sum(&max, logits, 7);
+    const float sum = sheaf__sampling_log_sum(&max, logits, 7, sheaf__kernels_for(NULL));
     assert_true(max == 3);
     CHECK_NEAR("sum", sum, log(2 + exp(-1) + 2 * exp(-2)), 1e-7);
 }
