@@ -188,23 +188,18 @@ static bool tree_sum(float *out, const float *sum, const sheaf_cut *cut, int beg
 float sheaf__sampling_logprob(const float *logits, int64_t vocab, int64_t id, int slices,
                               double temperature, const sheaf__sampling_room *room)
 {
-    float *scratch = room->scratch;
     const sheaf_cut cut = { .slices = slices, .nparts = 1, .part = { { vocab, 1 } } };
     const float by = (float)(1 / temperature);
-    float max = -INFINITY, sum[SHEAF_MAX_SLICES] = { 0 }, all;
-    int64_t at = 0;
-    for (int64_t i = 0; i < vocab; i++) {
-        scratch[i] = temperature == 1 ? logits[i] : logits[i] * by;
-        max = scratch[i] > max ? scratch[i] : max;
-    }
-    for (int s = 0; s < slices; s++) {
-        const int64_t n = sheaf_cut_slice_rows(&cut, s);
-        if (n > 0)
-            room->kernels->row_sumexp(&sum[s], scratch + at, n, &max, 1, n);
-        at += n;
-    }
+    float max, sum[SHEAF_MAX_SLICES] = { 0 }, all;
+    for (int64_t i = 0; i < vocab && temperature != 1; i++)
+        room->scratch[i] = logits[i] * by;
+    logits = temperature == 1 ? logits : room->scratch;
+    room->kernels->row_max(&max, logits, vocab, 1, vocab);
+    for (int64_t s = 0, at = 0, n; s < slices; s++, at += n)
+        if ((n = sheaf_cut_slice_rows(&cut, (int)s)) > 0)
+            room->kernels->row_sumexp(&sum[s], logits + at, n, &max, 1, n);
     tree_sum(&all, sum, &cut, 0, slices);
-    return -(sheaf__log_of(all) + max - scratch[id]);
+    return -(sheaf__log_of(all) + max - logits[id]);
 }
 
 void sheaf__sampling_best(int32_t *ids, int64_t best, const float *logits, int64_t vocab)
@@ -252,19 +247,20 @@ static void weigh(float *out, const float *logits, int64_t vocab, float max,
 int64_t sheaf__sampling_draw(const float *logits, int64_t vocab, uint32_t u,
                              const sheaf__sampling_room *room)
 {
-    const int64_t largest = sheaf__sampling_greedy(logits, vocab);
-    float *weights = room->scratch;
+    const float *weights = room->scratch;
+    float max;
     double total = 0, sum = 0;
-    if (largest < 0)
+    int64_t id = -1;
+    room->kernels->row_max(&max, logits, vocab, 1, vocab);
+    if (max == -INFINITY)
         return -1;
-    weigh(weights, logits, vocab, logits[largest], room->kernels);
+    weigh(room->scratch, logits, vocab, max, room->kernels);
     for (int64_t i = 0; i < vocab; i++)
         total += (double)weights[i];
     const double goal = (double)u * 0x1p-32 * total; /* below the total, which the sum reaches */
-    for (int64_t i = 0; i < vocab; i++)
-        if ((sum += (double)weights[i]) > goal)
-            return i;
-    return largest;
+    while (sum <= goal)
+        sum += (double)weights[++id];
+    return id;
 }
 
 int64_t sheaf__sampling_next(float *logits, int64_t vocab, const int64_t *ids, int64_t n,
