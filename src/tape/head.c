@@ -341,16 +341,13 @@ static void set_weights(block *b)
     }
 }
 
-static sheaf_status *run_block(sheaf__tape *tape, block *b, bool training, int64_t done)
+/* weigh: weights follow from losses, and those of this block's rows from what is known now. */
+static sheaf_status *run_block(sheaf__tape *tape, block *b, bool training, bool weigh, int64_t done)
 {
     const sheaf__head_run *run = b->p->run;
     const size_t bytes = (size_t)b->n * sizeof(int32_t);
     sheaf_status *st = sheaf__upload(b->c->device, b->list.label, b->label, bytes);
     TRY(st, sheaf__upload(b->c->device, b->list.at, b->at, bytes));
-    if (st == NULL && training) {
-        set_weights(b);
-        st = sheaf__upload(b->c->device, b->list.weight, b->weight, bytes);
-    }
     if (st == NULL)
         sheaf__gather(b->c, b->x, b->p->x->data, rows_in_x(b), b->n, b->p->head->in, false);
     TRY(st, block_logits(b));
@@ -364,20 +361,16 @@ static sheaf_status *run_block(sheaf__tape *tape, block *b, bool training, int64
         if (st == NULL)
             add_losses(b);
     }
-    if (st == NULL && training)
-        st = block_gradients(b);
+    if (weigh)
+        TRY(st, run->weigh(run->self));
+    if (st == NULL && training) {
+        set_weights(b);
+        st = sheaf__upload(b->c->device, b->list.weight, b->weight, bytes);
+        TRY(st, block_gradients(b));
+    }
     if (st == NULL && run->take != NULL)
         st = block_take(b, done);
     return st;
-}
-
-/* Of the block that ran, whose weights were not known. */
-static sheaf_status *late_gradients(block *b)
-{
-    set_weights(b);
-    sheaf_status *st =
-        sheaf__upload(b->c->device, b->list.weight, b->weight, (size_t)b->n * sizeof(float));
-    return TRY(st, block_gradients(b));
 }
 
 /* Of a plan every full block is as the one before it: what it cost is counted as often as there are
@@ -406,23 +399,25 @@ static int64_t next_block(block *b, const sheaf__head_run *run, int64_t i, int64
     return i;
 }
 
-/* *single: one block has all rows. */
-static sheaf_status *run_blocks(bool *single, sheaf__tape *tape, block *b, bool training)
+/* *late: there are weights to follow from losses; then: no gradients were made, as these need those
+ * of all blocks. */
+static sheaf_status *run_blocks(bool *late, sheaf__tape *tape, block *b)
 {
     sheaf__head_run *run = b->p->run;
     const int64_t candidates = candidates_of(run, b->p->x->rows);
+    const bool follow = *late;
     int64_t done = 0;
     sheaf_status *st = NULL;
     run->loss_sum = 0;
     run->labels = run->correct = 0;
-    *single = candidates <= SHEAF__HEAD_BLOCK;
     for (int64_t i = 0; i < candidates && st == NULL;) {
         sheaf__costs before;
         sheaf__costs_of(&before, b->c);
         i = next_block(b, run, i, candidates);
-        *single = i == candidates && done == 0;
+        const bool weigh = follow && b->n > 0 && (run->by_block || (i == candidates && done == 0));
+        *late = *late && !weigh;
         if (b->n > 0)
-            st = run_block(tape, b, training, done);
+            st = run_block(tape, b, b->p->training && !*late, weigh, done);
         done += b->n;
         if (run->unknown && b->n == SHEAF__HEAD_BLOCK)
             i = count_rest(b->c, i, candidates, &before);
@@ -435,19 +430,17 @@ static sheaf_status *head_forward(sheaf__tape *tape, sheaf__op *op)
     sheaf__context *c = sheaf__tape_context(tape);
     const head_params *p = op->params;
     sheaf__head_run *run = p->run;
-    const bool late = p->training && run->weigh != NULL;
+    bool late = p->training && run->weigh != NULL;
     block b = { .c = c, .p = p };
-    bool single;
     sheaf_status *st = take_block(&b, p->training, run->take != NULL);
     if (p->dx != NULL)
         sheaf__op_zero(c->device, p->dx->data, sheaf__rows_present(p->x) * p->x->cols, c->dtype);
-    TRY(st, run_blocks(&single, tape, &b, p->training && !late));
-    if (late)
-        TRY(st, run->weigh(run->self));
-    if (late && single && b.n > 0)
-        TRY(st, late_gradients(&b));
-    else if (late)
-        TRY(st, run_blocks(&single, tape, &b, true));
+    TRY(st, run_blocks(&late, tape, &b));
+    if (st == NULL && late) {
+        late = false;
+        st = run->weigh(run->self);
+        TRY(st, run_blocks(&late, tape, &b));
+    }
     TRY(st, give_loss(c, run, p->x->rows));
     give_block(&b);
     return st;

@@ -27,8 +27,11 @@ typedef struct sheaf__head_run {
         *weight; /* or [rows] what each row's loss counts instead, of any sign, the host's */
     float *each; /* [rows] the host's: gets the loss of each row with a label; or NULL */
     /* Of a training pass: called once all losses are in `each`, to write `weight`, from which
-     * gradients follow; of more than one block logits are made twice. NULL: weights are known. */
+     * gradients follow; of more than one block logits are made twice. by_block: those of a row need
+     * no later row's loss; then it is called with each block, and logits are made once. NULL:
+     * weights are known. */
     sheaf_status *(*weigh)(void *self);
+    bool by_block;
     bool scores; /* of a head of one row: not a cross-entropy, but minus its number is the loss */
     double smoothing;    /* share of each label that is spread over the vocabulary; 0 = none */
     double temperature;  /* logits are divided by it before all else; 0: they are not */

@@ -116,6 +116,8 @@ typedef struct heard {
     int64_t rows;
     double tolerance;
     float *weight, *each; /* of weights that follow from losses */
+    bool by_block;
+    int calls;
 } heard;
 
 static sheaf_status *hear(void *self, int64_t row0, const int32_t *row, int64_t n,
@@ -134,13 +136,16 @@ static sheaf_status *hear(void *self, int64_t row0, const int32_t *row, int64_t 
     return NULL;
 }
 
+/* By block each call knows 256 losses more, and later rows have no weight yet. */
 static sheaf_status *weigh(void *self)
 {
     heard *h = self;
+    const int64_t known = h->by_block ? ++h->calls * SHEAF__HEAD_BLOCK : INT64_MAX;
+    h->rows = 0;
     for (int64_t t = 0; t < h->p->s->tokens; t++) {
         const double want = loss_of(h->p, t, t + 1);
-        h->weight[t] = GRADIENT_SCALE;
-        if (h->p->label[t] < 0)
+        h->weight[t] = h->rows < known ? GRADIENT_SCALE : NAN;
+        if (h->p->label[t] < 0 || h->rows == known)
             continue;
         CHECK_NEAR(h->p->s->name, h->each[t], want, h->tolerance * (1 + fabs(want)));
         h->rows++;
@@ -208,14 +213,16 @@ static void run_with_all_labels(sheaf__tape *tape, sheaf__head_run *run, const p
     free(all);
 }
 
-/* late: weights are known once losses are. */
+/* When weights are known: before, once all losses are, once those of a block are. */
+typedef enum when { BEFORE, LATE, BY_BLOCK } when;
+
 static void check_case(const shape *s, int trains, sheaf_dtype dtype,
-                       const sheaf__device_class *class, bool late)
+                       const sheaf__device_class *class, when when)
 {
     /* float32: a few dozen roundings; bfloat16: logits of up to 5 are rounded to 8 bits, and so is
      * what flows back */
     const double tolerance = dtype == SHEAF_F32 ? 3e-6 : 0.02;
-    late = late && (s->rank > 0 || (trains & (INPUT | TRAIN_WEIGHT)) != 0);
+    const bool late = when != BEFORE && (s->rank > 0 || (trains & (INPUT | TRAIN_WEIGHT)) != 0);
     problem p = problem_of(s);
     rig r = { .class = class };
     int32_t *labelled = malloc((size_t)s->tokens * sizeof *labelled);
@@ -227,12 +234,14 @@ static void check_case(const shape *s, int trains, sheaf_dtype dtype,
                 0,
                 tolerance,
                 calloc((size_t)s->tokens, sizeof(float)),
-                calloc((size_t)s->tokens, sizeof(float)) };
+                calloc((size_t)s->tokens, sizeof(float)),
+                .by_block = when == BY_BLOCK };
     sheaf__head_run run = { .label = p.label,
                             .gradient_scale = GRADIENT_SCALE,
                             .weight = late ? h.weight : NULL,
                             .each = h.each,
                             .weigh = late ? weigh : NULL,
+                            .by_block = when == BY_BLOCK,
                             .smoothing = s->smoothing,
                             .scores = s->scores,
                             .take = late ? NULL : hear,
@@ -275,9 +284,9 @@ static void check(const shape *s)
                                   TRAIN_WEIGHT | TRAIN_LORA | INPUT };
     for (size_t k = 0; k < ARRAY_LEN(trains); k++) {
         for (size_t d = 0; d < ARRAY_LEN(devices); d++) {
-            check_case(s, trains[k], SHEAF_F32, devices[d], false);
-            check_case(s, trains[k], SHEAF_F32, devices[d], true);
-            check_case(s, trains[k], SHEAF_BF16, devices[d], d == 0);
+            for (when when = BEFORE; when <= BY_BLOCK; when++)
+                check_case(s, trains[k], SHEAF_F32, devices[d], when);
+            check_case(s, trains[k], SHEAF_BF16, devices[d], d == 0 ? LATE : BEFORE);
         }
     }
 }

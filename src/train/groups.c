@@ -291,11 +291,16 @@ void sheaf__groups_rewards(sheaf__group_sums *sums, const double *reward, const 
 
 /* ---- one completion ---- */
 
+bool sheaf__groups_by_token(const sheaf__group_loss *o)
+{
+    return !o->leave_one_out && !o->sequence;
+}
+
 /* The logarithm of a ratio that all tokens share; NaN: each has its own. */
 static double joint(const sheaf__group_loss *o, const sheaf__completion *c)
 {
     double sum = 0;
-    if (!o->leave_one_out && !o->sequence)
+    if (sheaf__groups_by_token(o))
         return NAN;
     for (int64_t t = 0; t < c->n; t++)
         sum += (double)c->lp[t] - (double)c->old[t];

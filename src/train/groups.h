@@ -85,6 +85,9 @@ typedef struct sheaf__group_sums {
 double sheaf__groups_weigh(double *weight, sheaf__group_sums *sums, const sheaf__group_loss *of,
                            const sheaf__completion *one, const sheaf__group_counts *counts);
 
+/* sheaf__groups_by_token - does a token's weight need no other token's log-probability? */
+bool sheaf__groups_by_token(const sheaf__group_loss *of);
+
 /* sheaf__groups_rewards - mean and deviation of a batch's rewards, and groups without spread. */
 void sheaf__groups_rewards(sheaf__group_sums *sums, const double *reward, const int64_t *group,
                            int64_t n);

@@ -115,6 +115,8 @@ sheaf_status *sheaf__stepper_new(sheaf__stepper **out, sheaf__model *model,
     TRY(st, take_rows(s));
     s->runner.head.self = s->pairs.look.head.self = s;
     s->runner.head.each = s->pairs.each; /* NULL: not of preferences */
+    s->runner.head.by_block =
+        options->objective->grouped && sheaf__groups_by_token(&options->objective->group);
     s->runner.batch.answer = s->pairs.answer;
     s->pairs.look.head.weigh = weigh_both;
     s->pairs.look.head.weight = s->pairs.weight[1];
