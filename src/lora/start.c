@@ -18,6 +18,28 @@
 
 enum { LANES = 8, MOST_SWEEPS = 60 };
 
+/* ---- memory ---- */
+
+static sheaf_status *take(double **out, const sheaf__start *how, int64_t n)
+{
+    void *block = NULL;
+    sheaf_status *st = NULL;
+    if (how->device != NULL)
+        st = sheaf__host_alloc(&block, how->device, (size_t)n * sizeof **out, SHEAF_MEM_SCRATCH);
+    else if ((block = malloc((size_t)n * sizeof **out)) == NULL)
+        st = sheaf__no_memory(how->name);
+    *out = block;
+    return st;
+}
+
+static void give(const sheaf__start *how, double *block)
+{
+    if (how->device != NULL)
+        sheaf__host_free(how->device, block);
+    else
+        free(block);
+}
+
 /* ---- vectors ---- */
 
 static double join(const double sum[LANES])
@@ -131,29 +153,80 @@ static void multiply(double *y, const sheaf__start *of, const double *x, bool tu
 typedef struct lanczos {
     const sheaf__start *of;
     bool turned;
-    int64_t m, n; /* lengths of the vectors of `left` and of `right`, m >= n */
-    int64_t done;
+    int64_t m, n;       /* lengths of the vectors of `left` and of `right`, m >= n */
+    int64_t done, room; /* vectors; for how many there is memory, one block */
+    double *block;
     double *left, *right; /* [done, m], [done + 1, n] */
     double *diagonal, *beside;
     double largest;
     bool broken, complete; /* a direction ended; all of them did */
     /* of the small matrix, [done, done] by columns: left vectors times values, right vectors */
     double *p, *q, *value;
+    double *x, *y;  /* [m], [n] */
     int64_t *order; /* of the values, the largest first */
 } lanczos;
 
-static bool grow(double **x, int64_t n)
+static int64_t first_vectors(int64_t rank)
 {
-    double *more = realloc(*x, (size_t)n * sizeof *more);
-    *x = more == NULL ? *x : more;
-    return more != NULL;
+    return 2 * rank + 16;
+}
+
+static int64_t more_vectors(int64_t vectors)
+{
+    return vectors + vectors / 2;
+}
+
+/* Random numbers in matrices of 64 to 5,632 rows needed no more, at ranks of 1 to 64. */
+static int64_t usual_vectors(int64_t out, int64_t in, int64_t rank)
+{
+    const int64_t most = out < in ? out : in;
+    const double needed = 4.05 * cbrt(sqrt((double)out * (double)in)) * sqrt((double)(rank + 3));
+    int64_t k = first_vectors(rank);
+    while (k < most && (double)k < needed)
+        k = more_vectors(k);
+    return k < most ? k : most;
+}
+
+static int64_t room_of(int64_t m, int64_t n, int64_t k)
+{
+    return (k + 1) * (m + n) + n + 2 * k * k + 4 * k;
+}
+
+/* For k vectors, and the ones there are. */
+static sheaf_status *make_room(lanczos *l, int64_t k)
+{
+    const lanczos was = *l;
+    sheaf_status *st = take(&l->block, l->of, room_of(l->m, l->n, k));
+    if (st != NULL) {
+        l->block = was.block;
+        return st;
+    }
+    l->room = k;
+    l->left = l->block;
+    l->right = l->left + k * l->m;
+    l->diagonal = l->right + (k + 1) * l->n;
+    l->beside = l->diagonal + k;
+    l->p = l->beside + k;
+    l->q = l->p + k * k;
+    l->value = l->q + k * k;
+    l->order = (int64_t *)(l->value + k);
+    l->x = l->value + 2 * k;
+    l->y = l->x + l->m;
+    if (was.block != NULL) {
+        memcpy(l->left, was.left, (size_t)(l->done * l->m) * sizeof *l->left);
+        memcpy(l->right, was.right, (size_t)((l->done + 1) * l->n) * sizeof *l->right);
+        memcpy(l->diagonal, was.diagonal, (size_t)l->done * sizeof *l->diagonal);
+        memcpy(l->beside, was.beside, (size_t)l->done * sizeof *l->beside);
+    }
+    give(l->of, was.block);
+    return NULL;
 }
 
 static sheaf_status *go_on(lanczos *l, int64_t until)
 {
-    if (!grow(&l->left, until * l->m) || !grow(&l->right, (until + 1) * l->n) ||
-        !grow(&l->diagonal, until) || !grow(&l->beside, until))
-        return sheaf__no_memory("singular vectors");
+    sheaf_status *st = until > l->room ? make_room(l, until) : NULL;
+    if (st != NULL)
+        return st;
     if (l->done == 0) {
         memset(l->right, 0, (size_t)l->n * sizeof *l->right);
         add_to(l->right, 0, l->n, 0);
@@ -197,13 +270,10 @@ static bool rotate(lanczos *l, int64_t a, int64_t b)
     return true;
 }
 
-static sheaf_status *decompose(lanczos *l)
+static void decompose(lanczos *l)
 {
     const int64_t k = l->done;
-    int64_t *order = realloc(l->order, (size_t)k * sizeof *order);
-    l->order = order == NULL ? l->order : order;
-    if (order == NULL || !grow(&l->p, k * k) || !grow(&l->q, k * k) || !grow(&l->value, k))
-        return sheaf__no_memory("singular values");
+    int64_t *order = l->order;
     memset(l->p, 0, (size_t)(k * k) * sizeof *l->p);
     memset(l->q, 0, (size_t)(k * k) * sizeof *l->q);
     for (int64_t i = 0; i < k; i++) {
@@ -226,7 +296,6 @@ static sheaf_status *decompose(lanczos *l)
             order[at] = order[at - 1];
         order[at] = i;
     }
-    return NULL;
 }
 
 /* Do the `rank` largest values and their vectors stand? */
@@ -273,35 +342,32 @@ static sheaf_status *begin_pissa(float *a, float *b, int64_t ld, const sheaf__st
                   .turned = turned,
                   .m = turned ? how->in : how->out,
                   .n = turned ? how->out : how->in };
-    double *x = malloc((size_t)(l.m + l.n) * sizeof *x);
-    sheaf_status *st = x == NULL ? sheaf__no_memory("singular vectors") : NULL;
-    for (int64_t until = 2 * how->rank + 16; st == NULL; until += until / 2) {
+    sheaf_status *st = make_room(&l, usual_vectors(how->out, how->in, how->rank));
+    for (int64_t until = first_vectors(how->rank); st == NULL; until = more_vectors(until)) {
         st = go_on(&l, until < l.n ? until : l.n);
-        TRY(st, decompose(&l));
+        if (st == NULL)
+            decompose(&l);
         if (st == NULL && stands(&l, how->rank))
             break;
     }
     for (int64_t r = 0; r < how->rank && st == NULL; r++) {
         const int64_t at = r < l.done ? l.order[r] : 0;
         const double value = r < l.done ? l.value[at] : 0;
-        double *left = x, *right = x + l.m;
-        expand(left, l.left, l.p + at * l.done, l.done, l.m, value > 0 ? 1 / value : 0);
-        expand(right, l.right, l.q + at * l.done, l.done, l.n, 1);
-        put(a, b, ld, how, r, turned ? left : right, turned ? right : left,
+        expand(l.x, l.left, l.p + at * l.done, l.done, l.m, value > 0 ? 1 / value : 0);
+        expand(l.y, l.right, l.q + at * l.done, l.done, l.n, 1);
+        put(a, b, ld, how, r, turned ? l.x : l.y, turned ? l.y : l.x,
             sqrt(value / (double)how->scale));
     }
-    double *const owned[] = { x, l.left, l.right, l.diagonal, l.beside, l.p, l.q, l.value };
-    for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
-        free(owned[i]);
-    free(l.order);
+    give(how, l.block);
     return st;
 }
 
 static sheaf_status *begin_olora(float *a, float *b, int64_t ld, const sheaf__start *how)
 {
-    double *q = malloc((size_t)(how->rank * how->out + how->in) * sizeof *q);
-    if (q == NULL)
-        return sheaf__no_memory("orthogonal columns");
+    double *q;
+    sheaf_status *st = take(&q, how, how->rank * how->out + how->in);
+    if (st != NULL)
+        return st;
     for (int64_t r = 0; r < how->rank; r++) {
         double *own = q + r * how->out, *row = q + how->rank * how->out;
         for (int64_t o = 0; o < how->out; o++)
@@ -310,7 +376,7 @@ static sheaf_status *begin_olora(float *a, float *b, int64_t ld, const sheaf__st
         multiply(row, how, own, true);
         put(a, b, ld, how, r, row, own, 1);
     }
-    free(q);
+    give(how, q);
     return NULL;
 }
 
@@ -335,9 +401,10 @@ static void mix(float *to, int64_t row_step, int64_t col_step, int64_t rows, con
 static sheaf_status *begin_orthogonal(float *a, float *b, int64_t ld, const sheaf__start *how)
 {
     const int64_t rank = how->rank;
-    double *q = malloc((size_t)(rank * rank) * sizeof *q);
-    if (q == NULL)
-        return sheaf__no_memory("orthogonal rows");
+    double *q;
+    sheaf_status *st = take(&q, how, rank * rank);
+    if (st != NULL)
+        return st;
     for (int64_t i = 0; i < rank; i++) {
         for (int64_t k = 0; k < rank; k++)
             q[i * rank + k] =
@@ -346,8 +413,17 @@ static sheaf_status *begin_orthogonal(float *a, float *b, int64_t ld, const shea
     }
     mix(a, 1, how->in, how->in, q, 0, how);
     mix(b, ld, 1, how->out, q, 1, how);
-    free(q);
+    give(how, q);
     return NULL;
+}
+
+size_t sheaf__start_bytes(sheaf_lora_init init, int64_t out, int64_t in, int64_t rank)
+{
+    const int64_t n = init == SHEAF_LORA_PISSA ? room_of(out > in ? out : in, out < in ? out : in,
+                                                         usual_vectors(out, in, rank))
+                      : init == SHEAF_LORA_OLORA ? rank * out + in
+                                                 : rank * rank;
+    return (size_t)n * sizeof(double);
 }
 
 /* Of numbers that are not finite no vectors stand, however many steps are made. */

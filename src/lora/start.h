@@ -2,15 +2,16 @@
 #pragma once
 
 #include "lora/adapter.h"
-#include "ops/pool.h"
+#include "ops/device.h"
 
 typedef struct sheaf__start {
     const float *w; /* [out, in] of PiSSA and OLoRA */
     int64_t out, in, rank;
     float scale;
-    uint64_t seed, key; /* of random numbers, which take the two keys behind it too */
-    sheaf__pool *pool;  /* its threads do not show in the result */
-    const char *name;   /* of w, for messages */
+    uint64_t seed, key;    /* of random numbers, which take the two keys behind it too */
+    sheaf__pool *pool;     /* its threads do not show in the result */
+    sheaf__device *device; /* whose sheaf__host_alloc() gives memory; NULL: the system does */
+    const char *name;      /* of w, for messages */
 } sheaf__start;
 
 /* sheaf__start_is_whole - are the factors made by sheaf__start_make(), not element by element? */
@@ -30,6 +31,9 @@ static inline bool sheaf__start_is_held(sheaf_lora_init init)
 sheaf_status *sheaf__start_read(float *to, int64_t ld, sheaf_source *from,
                                 const sheaf_source_entry *entry, int64_t row0, int64_t rows,
                                 int64_t cols);
+/* sheaf__start_bytes - memory that sheaf__start_make() takes beside its operands. It takes more for
+ * PiSSA only of a matrix whose singular values lie closer than those of random numbers. */
+size_t sheaf__start_bytes(sheaf_lora_init init, int64_t out, int64_t in, int64_t rank);
 /* sheaf__start_make - A [rank, in] and B [out, rank], whose rows are `ld` apart. Errors:
  * SHEAF_E_MEMORY; SHEAF_E_NUMBER of w, and of a scale that PiSSA cannot divide by. */
 sheaf_status *sheaf__start_make(float *a, float *b, int64_t ld, sheaf_lora_init init,

@@ -72,6 +72,9 @@ sheaf_status *sheaf__fresh_factors(const sheaf__model *m, const sheaf_lora_modul
 /* sheaf__model_start - new factors that are made of whole matrices (start.c). Collective: `st`, of
  * what was loaded before, is that of the ranks together then. */
 sheaf_status *sheaf__model_start(sheaf__model *m, sheaf_source *base, sheaf_status *st);
+/* sheaf__model_start_bytes - the host's memory that it takes meanwhile; 0: there is nothing to
+ * make. */
+size_t sheaf__model_start_bytes(const sheaf__model *m);
 /* sheaf__load_codes - what load.c does for a layer whose weight is quantised (load_codes.c). */
 sheaf_status *sheaf__load_codes(sheaf__context *c, sheaf_source *base, sheaf__linear *l);
 /* sheaf__linear_is_quantised - are a layer's matrices codes? */

@@ -95,6 +95,15 @@ static sheaf_status *read_weight(float *to, sheaf_source *base, const char *name
     return sheaf__start_read(to, cols, base, e, row0, rows, cols);
 }
 
+static sheaf_status *take(float **out, sheaf__device *device, int64_t n)
+{
+    void *block = NULL;
+    sheaf_status *st =
+        sheaf__host_alloc(&block, device, (size_t)n * sizeof **out, SHEAF_MEM_SCRATCH);
+    *out = block;
+    return st;
+}
+
 /* The share of `rows` rows of the weight from row0 on, part `part` of a module: of A [shape] and
  * B. */
 static sheaf_status *make_part(float *a, float *b, const sheaf__model *m, sheaf_source *base,
@@ -104,10 +113,13 @@ static sheaf_status *make_part(float *a, float *b, const sheaf__model *m, sheaf_
     const sheaf_lora_init init = m->options.lora->options.init;
     const bool held = sheaf__start_is_held(init);
     const int64_t in = module->a_shape[1], all = module->b_shape[1], rank = held ? all / 2 : all;
-    float *w = held ? malloc((size_t)(rows * in) * sizeof *w) : NULL;
-    sheaf_status *st = held && w == NULL ? sheaf__no_memory(module->base->name)
-                       : held            ? read_weight(w, base, module->base->name, row0, rows, in)
-                                         : NULL;
+    sheaf__device *device = m->context->device;
+    float *w = NULL;
+    sheaf_status *st = NULL;
+    if (held)
+        st = take(&w, device, rows * in);
+    if (held)
+        TRY(st, read_weight(w, base, module->base->name, row0, rows, in));
     a += part * all * in;
     b += row0 * all;
     TRY(st, sheaf__start_make(
@@ -120,8 +132,9 @@ static sheaf_status *make_part(float *a, float *b, const sheaf__model *m, sheaf_
                                  .scale = module->scale,
                                  .seed = m->options.seed,
                                  .key = sheaf__name_key(module->a_name) + 3 * (uint64_t)part,
-                                 .pool = m->context->device->pool }));
-    free(w);
+                                 .pool = device->pool,
+                                 .device = device }));
+    sheaf__host_free(device, w);
     for (int64_t i = 0; i < rank * in && held && st == NULL; i++)
         a[rank * in + i] = a[i];
     for (int64_t o = 0; o < rows && held && st == NULL; o++)
@@ -130,19 +143,33 @@ static sheaf_status *make_part(float *a, float *b, const sheaf__model *m, sheaf_
     return st;
 }
 
+/* Parts of a module that are made one by one, and the rows of one. */
+static int parts_of(const sheaf_lora_module *module)
+{
+    return module->dense ? 1 : module->parts;
+}
+
+static int64_t part_rows(const sheaf_lora_module *module, int part)
+{
+    const sheaf_part *of = &module->base->cut.part[part];
+    return parts_of(module) > 1 ? of->units * of->rows_per_unit : module->b_shape[0];
+}
+
+/* Of A and B. */
+static int64_t numbers_of(const sheaf_lora_module *module)
+{
+    return sheaf__elements(2, module->a_shape) + sheaf__elements(2, module->b_shape);
+}
+
 /* All of a module: A, behind it B. */
 static sheaf_status *make_module(float *a, const sheaf__model *m, sheaf_source *base,
                                  const sheaf_lora_module *module)
 {
-    const sheaf_cut *cut = &module->base->cut;
-    const bool apart = module->parts > 1 && !module->dense;
     float *b = a + sheaf__elements(2, module->a_shape);
     sheaf_status *st = NULL;
-    for (int64_t p = 0, row = 0, rows; p < (apart ? module->parts : 1) && st == NULL;
-         p++, row += rows) {
-        rows = apart ? cut->part[p].units * cut->part[p].rows_per_unit : module->b_shape[0];
-        st = make_part(a, b, m, base, module, (int)p, row, rows);
-    }
+    int64_t row = 0;
+    for (int p = 0; p < parts_of(module) && st == NULL; row += part_rows(module, p++))
+        st = make_part(a, b, m, base, module, p, row, part_rows(module, p));
     return st;
 }
 
@@ -158,31 +185,60 @@ static sheaf_status *make_some(sheaf__model *m, sheaf_source *base, int first)
         if (i >= lora->nmodules)
             continue;
         const sheaf_lora_module *module = &lora->module[i];
-        const int64_t of_a = sheaf__elements(2, module->a_shape);
-        const size_t n = (size_t)(of_a + sheaf__elements(2, module->b_shape));
-        float *all = turn > 0 && rank == c->rank ? made : malloc(n * sizeof *all);
+        const int64_t of_a = sheaf__elements(2, module->a_shape), n = numbers_of(module);
+        float *all = turn > 0 && rank == c->rank ? made : NULL;
         if (all == NULL)
-            st = sheaf__first_of(st, sheaf__no_memory(module->base->name));
+            st = sheaf__first_of(st, take(&all, c->device, n));
         if (turn == 0) {
             made = all;
             TRY(st, make_module(made, m, base, module));
             continue;
         }
         if (c->comm != NULL)
-            TRY(st, sheaf_comm_broadcast(c->comm, all, n * sizeof *all, rank));
+            TRY(st, sheaf_comm_broadcast(c->comm, all, (size_t)n * sizeof *all, rank));
         TRY(st, fill(c->device, m->lora[i].a, &(numbers){ .all = all }));
         TRY(st, fill(c->device, m->lora[i].b, &(numbers){ .all = all + of_a }));
         if (rank != c->rank)
-            free(all);
+            sheaf__host_free(c->device, all);
     }
-    free(made);
+    sheaf__host_free(c->device, made);
     return st;
+}
+
+static bool makes_start(const sheaf__model *m)
+{
+    const sheaf_lora *lora = m->options.lora;
+    return lora != NULL && m->options.train_lora && sheaf__start_is_whole(lora->options.init);
+}
+
+/* Of the modules that this rank makes, the largest, or of all ranks' the largest factors twice: its
+ * own lie beside those of another. */
+size_t sheaf__model_start_bytes(const sheaf__model *m)
+{
+    const sheaf_lora *lora = m->options.lora;
+    size_t most = 0;
+    for (int i = 0; makes_start(m) && i < lora->nmodules; i++) {
+        const sheaf_lora_module *module = &lora->module[i];
+        const sheaf_lora_init init = lora->options.init;
+        const bool held = sheaf__start_is_held(init);
+        const int64_t in = module->a_shape[1], rank = module->b_shape[1] / (held ? 2 : 1);
+        const size_t factors = (size_t)numbers_of(module) * sizeof(float),
+                     two = m->context->ranks > 1 ? 2 * factors : 0;
+        most = two > most ? two : most;
+        for (int p = 0; p < parts_of(module) && i % m->context->ranks == m->context->rank; p++) {
+            const int64_t rows = part_rows(module, p);
+            const size_t bytes = factors + sheaf__start_bytes(init, rows, in, rank) +
+                                 (held ? (size_t)(rows * in) * sizeof(float) : 0);
+            most = bytes > most ? bytes : most;
+        }
+    }
+    return most;
 }
 
 sheaf_status *sheaf__model_start(sheaf__model *m, sheaf_source *base, sheaf_status *st)
 {
     const sheaf_lora *lora = m->options.lora;
-    if (lora == NULL || !m->options.train_lora || !sheaf__start_is_whole(lora->options.init))
+    if (!makes_start(m))
         return st;
     for (int i = 0; i < lora->nmodules && st == NULL; i += m->context->ranks)
         st = make_some(m, base, i);

@@ -363,6 +363,8 @@ static sheaf_status *plan_rank(sheaf_plan_rank *out, sheaf_plan *plan, records *
         trained->threads += held.device->threads;
         add_away(trained, &held);
         trained->host += completions_bytes(&held, job);
+        if (!held.device->planned->shared && !sheaf__is_given(job->options->adapter))
+            trained->host += sheaf__model_start_bytes(held.model);
     }
     sheaf__rank_close(&held);
     return st;

@@ -4,6 +4,7 @@
 #include "base/base.h"
 #include "catalog/boxes.h"
 #include "comm/process.h"
+#include "models/build.h"
 #include "models/team.h"
 #include "models/rope.h"
 
@@ -53,6 +54,18 @@ static sheaf_status *open_judges(sheaf__rank *out, const sheaf__sampler *sampler
         if (st == NULL && loads)
             st = sheaf__model_load(out->judge[i], j->opened->weights, j->opened->adapter);
     }
+    return st;
+}
+
+/* Of a plan: what loading takes beside the model for factors that are made of its weights. */
+static sheaf_status *plan_start(sheaf__model *model)
+{
+    const size_t bytes = sheaf__model_start_bytes(model);
+    void *room = NULL;
+    sheaf_status *st =
+        bytes == 0 ? NULL
+                   : sheaf__host_alloc(&room, model->context->device, bytes, SHEAF_MEM_SCRATCH);
+    sheaf__host_free(model->context->device, room);
     return st;
 }
 
@@ -145,6 +158,8 @@ sheaf_status *sheaf__rank_open(sheaf__rank *out, const sheaf__grid *grid, int ra
         st = sheaf__model_load(out->model, job->base,
                                job->objective.base || job->objective.folder != NULL ? NULL
                                                                                     : job->adapter);
+    if (st == NULL && grid == NULL && !sheaf__is_given(o->adapter))
+        st = plan_start(out->model);
     TRY(st, open_judges(out, job->sampler, job, grid != NULL));
     return st == NULL ? sheaf__stepper_new(&out->stepper, out->model, &job->train, &step) : st;
 }

@@ -157,6 +157,8 @@ awk 'BEGIN { for (i = 0; i < 12; i++) { s = ""; for (j = 0; j < 600; j++) s = s 
 for dtype in ${SHEAF_SOAK:+float32} bfloat16; do
     check "planned and measured: labels on a third, $dtype" predicted "$work/wide" "$work/third.jsonl" --lora-targets all-linear --micro-batch 2 --threads 1 --dtype $dtype
 done
+# PiSSA's weights and vectors, while it loads, are more than what a step of few tokens takes
+check "planned and measured: factors made of weights" predicted "$work/wide" "$work/tokens.jsonl" --lora-targets all-linear --init pissa --lora-rank 16 --micro-batch 1 --threads 2 --tp 2
 # of 32 experts each row takes 4; memory is for these, not for all rows in each
 sed -E -e 's/^\{/{"sheaf_tokenizer":"bytes",/' -e 's/("hidden_size": )[0-9]+/\1256/' -e 's/("num_experts": )[0-9]+/\132/' -e 's/("num_experts_per_tok": )[0-9]+/\14/' \
     -e 's/("num_hidden_layers": )[0-9]+/\14/' -e 's/("moe_intermediate_size": )[0-9]+/\1384/' -e 's/("num_attention_heads": )[0-9]+/\18/' -e 's/("head_dim": )[0-9]+/\132/' \
