@@ -92,17 +92,13 @@ bool sheaf__gpu_op_copy_boxes(sheaf__gpu *gpu, const sheaf__call *call)
         a.ld_src[i] = b->count[i] == 1 ? 0 : b->ld_src[i] * size;
         rows *= b->count[i];
     }
-    const int word = word_of(&a);
-    a.words /= word;
+    a.word = word_of(&a);
+    a.words /= a.word;
     for (int i = 0; i < 3; i++) {
-        a.ld_dst[i] /= word;
-        a.ld_src[i] /= word;
+        a.ld_dst[i] /= a.word;
+        a.ld_src[i] /= a.word;
     }
-    SHEAF__EACH(gpu,
-                word == 16  ? "copy_boxes_16"
-                : word == 4 ? "copy_boxes_4"
-                            : "copy_boxes_2",
-                rows * a.words, &a);
+    SHEAF__EACH(gpu, "copy_boxes", rows * a.words, &a);
     return true;
 }
 

@@ -45,7 +45,7 @@ enum { SIDE = 32 };
 /* operation, arguments (a), kernel, blocks and threads */
 /* clang-format off */
 #define ROWS(X)                                                                                    \
-    X(ADD, sheaf__pair, "add", ELEMENTS(a->n, SHEAF_F32))                                          \
+    X(ADD, sheaf__pair, "accumulate_f32", ELEMENTS(a->n, SHEAF_F32))                               \
     X(ADD_LIST, sheaf__additions, "add_list", ELEMENTS(a->n, SHEAF_F32))                           \
     X(ACCUMULATE, sheaf__pair, OF(accumulate, to), ELEMENTS(a->n, a->to))                          \
     X(CONVERT, sheaf__pair, OF(convert, to),                                                       \

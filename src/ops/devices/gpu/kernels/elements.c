@@ -2,50 +2,30 @@
 #include "ops/tensor/elements.h"
 #include "ops/devices/gpu/kernels/vectors.h"
 
-KERNEL(add, sheaf__pair, 256)
+DEVICE void add_some(void *dst, const void *src, int64_t i, int64_t n, sheaf_dtype dtype)
 {
-    const int64_t i = own_index() * 4;
-    if (i >= a->n)
+    const int per = PER(dtype);
+    float to[MOST], from[MOST];
+    if (i >= n)
         return;
-    float to[4], from[4];
-    load_some(to, a->dst, i, a->n, SHEAF_F32, 4);
-    load_some(from, a->src, i, a->n, SHEAF_F32, 4);
+    load_some(to, dst, i, n, dtype, per);
+    load_some(from, src, i, n, dtype, per);
     UNROLL
-    for (int e = 0; e < 4; e++)
+    for (int e = 0; e < per; e++)
         to[e] += from[e];
-    store_some(a->dst, i, a->n, to, SHEAF_F32, 4);
+    store_some(dst, i, n, to, dtype, per);
+}
+
+KERNELS(accumulate, sheaf__pair, 256)
+{
+    add_some(a->dst, a->src, own_index() * PER(dtype), a->n, dtype);
 }
 
 /* A thread goes through the whole list with its own elements. */
 KERNEL(add_list, sheaf__additions, 256)
 {
-    const int64_t i = own_index() * 4;
-    if (i >= a->n)
-        return;
-    for (int32_t k = 0; k < a->count; k++) {
-        float to[4], from[4];
-        load_some(to, a->each[k].dst, i, a->n, SHEAF_F32, 4);
-        load_some(from, a->each[k].src, i, a->n, SHEAF_F32, 4);
-        UNROLL
-        for (int e = 0; e < 4; e++)
-            to[e] += from[e];
-        store_some(a->each[k].dst, i, a->n, to, SHEAF_F32, 4);
-    }
-}
-
-KERNELS(accumulate, sheaf__pair, 256)
-{
-    const int per = PER(dtype);
-    const int64_t i = own_index() * per;
-    if (i >= a->n)
-        return;
-    float to[MOST], from[MOST];
-    load_some(to, a->dst, i, a->n, dtype, per);
-    load_some(from, a->src, i, a->n, dtype, per);
-    UNROLL
-    for (int e = 0; e < per; e++)
-        to[e] += from[e];
-    store_some(a->dst, i, a->n, to, dtype, per);
+    for (int32_t k = 0; k < a->count; k++)
+        add_some(a->each[k].dst, a->each[k].src, own_index() * 4, a->n, SHEAF_F32);
 }
 
 DEVICE void convert_from(const sheaf__pair *a, sheaf_dtype to, sheaf_dtype from)
@@ -63,14 +43,19 @@ DEVICE void convert_from(const sheaf__pair *a, sheaf_dtype to, sheaf_dtype from)
     move_some(a->dst, i, a->n, v, to, per);
 }
 
-KERNELS(convert, sheaf__pair, 256)
+DEVICE void convert_to(const sheaf__pair *a, sheaf_dtype to)
 {
     if (a->from == SHEAF_F32)
-        convert_from(a, dtype, SHEAF_F32);
+        convert_from(a, to, SHEAF_F32);
     else if (a->from == SHEAF_BF16)
-        convert_from(a, dtype, SHEAF_BF16);
+        convert_from(a, to, SHEAF_BF16);
     else
-        convert_from(a, dtype, SHEAF_F16);
+        convert_from(a, to, SHEAF_F16);
+}
+
+KERNELS(convert, sheaf__pair, 256)
+{
+    convert_to(a, dtype);
 }
 
 /* blockIdx.y: which. */
@@ -78,12 +63,7 @@ KERNELS(convert_list, sheaf__conversions, 256)
 {
     const sheaf__conversion *one = &a->each[blockIdx.y];
     const sheaf__pair pair = { one->dst, one->src, dtype, a->from, false, one->n };
-    if (a->from == SHEAF_F32)
-        convert_from(&pair, dtype, SHEAF_F32);
-    else if (a->from == SHEAF_BF16)
-        convert_from(&pair, dtype, SHEAF_BF16);
-    else
-        convert_from(&pair, dtype, SHEAF_F16);
+    convert_to(&pair, dtype);
 }
 
 KERNELS(zero, sheaf__pair, 256)

@@ -171,23 +171,6 @@ DEVICE void share_make(double *to, const sheaf__share *a, int64_t y, int64_t ds,
     }
 }
 
-DEVICE double share_add(double sum, const double *x, int32_t n)
-{
-    int32_t c = 0;
-    for (; c + 8 <= n; c += 8) {
-        double u[8];
-        UNROLL
-        for (int i = 0; i < 8; i++)
-            u[i] = x[c + i];
-        UNROLL
-        for (int i = 0; i < 8; i++)
-            sum += u[i];
-    }
-    for (; c < n; c++)
-        sum += x[c];
-    return sum;
-}
-
 KERNELS(share_dot, sheaf__share, SHARE_THREADS)
 {
     const int64_t i = blockIdx.x, r = sheaf__share_row(a, i), cols = a->cols;
@@ -200,8 +183,8 @@ KERNELS(share_dot, sheaf__share, SHARE_THREADS)
         if (own >= 0 && at < n)
             share_make(made + k % 2 * SHARE_CHUNK, a, i * cols, r * cols, at, own, dtype);
         else if (threadIdx.x == 0 && k > 0)
-            sum = share_add(sum, made + (k + 1) % 2 * SHARE_CHUNK,
-                            before < SHARE_CHUNK ? (int32_t)before : SHARE_CHUNK);
+            sum = lanes_add_d(sum, made + (k + 1) % 2 * SHARE_CHUNK,
+                              before < SHARE_CHUNK ? (int32_t)before : SHARE_CHUNK, 0, 1);
         sync_threads();
     }
     if (threadIdx.x == 0)

@@ -1,4 +1,5 @@
-/* lanes.h - sums of rows in 16 lanes, for kernels of norms and losses.
+/* lanes.h - sums of rows in 16 lanes, for kernels of norms and losses; the largest number of a
+ * block.
  *
  * Lane i of a row adds elements i, i + 16, ... of it, one after the other: half a warp has a row.
  * That order leaves a row few threads, so all threads of the block bring elements to shared memory,
@@ -60,6 +61,18 @@ DEVICE float lanes_join(float x)
     return sheaf__one_nan(x);
 }
 
+/* The largest of the block's; of_warp: a number for each warp, in shared memory. */
+DEVICE int32_t most_of_block(int32_t x, int32_t *of_warp)
+{
+    x = most_of_lanes(x);
+    if (threadIdx.x % 32 == 0)
+        of_warp[threadIdx.x / 32] = x;
+    sync_threads();
+    for (int w = 0; w < (int)blockDim.x / 32; w++)
+        x = of_warp[w] > x ? of_warp[w] : x;
+    return x;
+}
+
 typedef enum lanes_what {
     LANES_SUM,     /* of x */
     LANES_SQUARES, /* of x - mean */
@@ -101,4 +114,24 @@ DEVICE void lanes_add(float sum[2], const float *x, const float *y, float mean, 
     }
     for (; c < n; c += LANES)
         lanes_step(sum, x[c], both ? y[c] : 0, mean, what);
+}
+
+/* Goes on with the doubles first, first + hop, ... of n, one after the other; it loads ahead, too.
+ */
+DEVICE double lanes_add_d(double sum, const double *x, int32_t n, int32_t first, int hop)
+{
+    enum { AHEAD = 16 };
+    int32_t c = first;
+    for (; c + (AHEAD - 1) * hop < n; c += AHEAD * hop) {
+        double u[AHEAD];
+        UNROLL
+        for (int i = 0; i < AHEAD; i++)
+            u[i] = x[c + i * hop];
+        UNROLL
+        for (int i = 0; i < AHEAD; i++)
+            sum += u[i];
+    }
+    for (; c < n; c += hop)
+        sum += x[c];
+    return sum;
 }

@@ -99,14 +99,11 @@ DEVICE void store_two(void *row, int64_t c, int64_t cols, const float *v, sheaf_
             put_one(row, c + h, v[h], dtype, false);
 }
 
-KERNELS(dropout, sheaf__dropping, 256)
+/* y of a row x, whose first channel is `first`: dropped by `how`, or (NULL) with noise of at most
+ * `half`. */
+DEVICE void draw_row(void *y, const void *x, int64_t first, int64_t cols, uint64_t key,
+                     const sheaf__dropout *how, float half, sheaf_dtype dtype)
 {
-    const sheaf__dropout *how = &a->how;
-    const int64_t row = blockIdx.x, cols = a->cols, first = how->channel0;
-    const uint64_t key =
-        row_key(how->seed, how->purpose, how->step, how->sample[row], how->position[row]);
-    const void *x = element_at(a->x, row * cols, dtype);
-    void *y = element_at(a->y, row * cols, dtype);
     for (int64_t i = threadIdx.x;; i += blockDim.x) {
         const int64_t channel = (first / 64 + i / 8) * 64 + i % 8 * 2;
         if (channel >= first + cols)
@@ -120,37 +117,32 @@ KERNELS(dropout, sheaf__dropping, 256)
             load_two(v, x, c, cols, dtype);
             UNROLL
             for (int h = 0; h < 2; h++) {
-                const float value = v[h] * how->scale;
-                v[h] = word[h * 4 + w] >= how->threshold ? value : 0.0f;
+                const uint32_t drawn = word[h * 4 + w];
+                const float value =
+                    how != NULL ? v[h] * how->scale : v[h] + half * sheaf__noise_of(drawn);
+                v[h] = how == NULL || drawn >= how->threshold ? value : 0.0f;
             }
             store_two(y, c, cols, v, dtype);
         }
     }
 }
 
+KERNELS(dropout, sheaf__dropping, 256)
+{
+    const sheaf__dropout *how = &a->how;
+    const int64_t row = blockIdx.x, at = row * a->cols;
+    const uint64_t key =
+        row_key(how->seed, how->purpose, how->step, how->sample[row], how->position[row]);
+    draw_row(element_at(a->y, at, dtype), element_at(a->x, at, dtype), how->channel0, a->cols, key,
+             how, 0, dtype);
+}
+
 KERNELS(noise, sheaf__noisy, 256)
 {
     const sheaf__noise *how = &a->how;
-    const int64_t row = blockIdx.x, cols = a->cols;
+    const int64_t row = blockIdx.x;
     const uint64_t key =
         row_key(how->seed, how->purpose, how->step, how->sample[row], how->position[row]);
-    const float half = how->half[row];
-    void *x = element_at(a->x, row * cols, dtype);
-    for (int64_t i = threadIdx.x;; i += blockDim.x) {
-        const int64_t channel = i / 8 * 64 + i % 8 * 2;
-        if (channel >= cols)
-            return;
-        uint32_t word[8];
-        draw_some(word, channel, key);
-        UNROLL
-        for (int w = 0; w < 4; w++) {
-            const int64_t c = channel + 16 * w;
-            float v[2];
-            load_two(v, x, c, cols, dtype);
-            UNROLL
-            for (int h = 0; h < 2; h++)
-                v[h] = v[h] + half * sheaf__noise_of(word[h * 4 + w]);
-            store_two(x, c, cols, v, dtype);
-        }
-    }
+    void *x = element_at(a->x, row * a->cols, dtype);
+    draw_row(x, x, 0, a->cols, key, NULL, how->half[row], dtype);
 }

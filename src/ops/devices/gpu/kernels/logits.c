@@ -1,5 +1,5 @@
 /* logits.c - kernels on logits that are no sums (ops/tensor/loss.h). */
-#include "ops/devices/gpu/kernels/vectors.h"
+#include "ops/devices/gpu/kernels/lanes.h"
 #include "ops/softcap/softcap.h"
 #include "ops/tensor/loss.h"
 
@@ -48,24 +48,13 @@ KERNEL(row_labels, sheaf__of_rows, 256)
  * the first of these is the row's. */
 KERNEL(row_first, sheaf__of_rows, 256)
 {
-    int32_t *first = (int32_t *)shared_memory; /* of each warp */
     const int64_t row = blockIdx.x, cols = a->l.cols;
     const float *x = a->l.at + row * cols, max = a->max[row];
     int64_t c = threadIdx.x;
     while (c < cols && x[c] != max)
         c += blockDim.x;
-    int32_t best = c < cols ? (int32_t)c : INT32_MAX;
-    UNROLL
-    for (int by = 16; by > 0; by /= 2) {
-        const int32_t other = shuffle_xor_i(best, by);
-        best = other < best ? other : best;
-    }
-    if (threadIdx.x % 32 == 0)
-        first[threadIdx.x / 32] = best;
-    sync_threads();
-    if (threadIdx.x > 0)
-        return;
-    for (int warp = 1; warp < (int)blockDim.x / 32; warp++)
-        best = first[warp] < best ? first[warp] : best;
-    a->out[row] = best < INT32_MAX ? -(float)(a->l.first + best) : sheaf__float(0xff800000);
+    const int32_t best =
+        -most_of_block(c < cols ? -(int32_t)c : -INT32_MAX, (int32_t *)shared_memory);
+    if (threadIdx.x == 0)
+        a->out[row] = best < INT32_MAX ? -(float)(a->l.first + best) : sheaf__float(0xff800000);
 }

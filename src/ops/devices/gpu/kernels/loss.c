@@ -7,7 +7,7 @@
 KERNEL(row_max, sheaf__of_rows, ROW_MAX_THREADS)
 {
     const int64_t row = blockIdx.x, cols = a->l.cols, at = row * cols;
-    int32_t most = sheaf__order(-INFINITY), *of_warp = (int32_t *)shared_memory;
+    int32_t most = sheaf__order(-INFINITY);
     for (int64_t c = (int64_t)threadIdx.x * 8; c < cols; c += (int64_t)blockDim.x * 8) {
         float x[2][MOST];
         UNROLL
@@ -18,15 +18,9 @@ KERNEL(row_max, sheaf__of_rows, ROW_MAX_THREADS)
             if (c + e < cols && sheaf__order(x[e / 4][e % 4]) > most)
                 most = sheaf__order(x[e / 4][e % 4]);
     }
-    most = most_of_lanes(most);
-    if (threadIdx.x % 32 == 0)
-        of_warp[threadIdx.x / 32] = most;
-    sync_threads();
-    if (threadIdx.x != 0)
-        return;
-    for (int w = 1; w < (int)blockDim.x / 32; w++)
-        most = of_warp[w] > most ? of_warp[w] : most;
-    a->out[row] = sheaf__float((uint32_t)(most ^ (most >> 31 & 0x7fffffff)));
+    most = most_of_block(most, (int32_t *)shared_memory);
+    if (threadIdx.x == 0)
+        a->out[row] = sheaf__float((uint32_t)(most ^ (most >> 31 & 0x7fffffff)));
 }
 
 /* ---- sums of exponentials ---- */

@@ -47,22 +47,16 @@ DEVICE bool word_of_box(const boxes_arguments *a, int64_t *to, int64_t *from)
     return true;
 }
 
-KERNEL(copy_boxes_16, boxes_arguments, 256)
+KERNEL(copy_boxes, boxes_arguments, 256)
 {
     int64_t to, from;
-    if (word_of_box(a, &to, &from))
+    if (!word_of_box(a, &to, &from))
+        return;
+    if (a->word == 16)
         store_quad((char *)a->dst + 16 * to, load_quad((const char *)a->src + 16 * from));
-}
-KERNEL(copy_boxes_4, boxes_arguments, 256)
-{
-    int64_t to, from;
-    if (word_of_box(a, &to, &from))
+    else if (a->word == 4)
         ((uint32_t *)a->dst)[to] = ((const uint32_t *)a->src)[from];
-}
-KERNEL(copy_boxes_2, boxes_arguments, 256)
-{
-    int64_t to, from;
-    if (word_of_box(a, &to, &from))
+    else
         ((uint16_t *)a->dst)[to] = ((const uint16_t *)a->src)[from];
 }
 

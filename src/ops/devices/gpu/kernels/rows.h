@@ -8,4 +8,5 @@ typedef struct boxes_arguments {
     void *dst;
     const void *src;
     int64_t count[3], ld_dst[3], ld_src[3], words;
+    int word; /* bytes */
 } boxes_arguments;

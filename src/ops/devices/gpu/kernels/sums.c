@@ -20,24 +20,6 @@ DEVICE void squares_make(double *to, const float *x, int32_t own, int64_t n)
     }
 }
 
-DEVICE double squares_add(double sum, const double *x, int32_t n, int32_t lane)
-{
-    enum { AHEAD = 16 };
-    int32_t c = lane;
-    for (; c + (AHEAD - 1) * LANES < n; c += AHEAD * LANES) {
-        double u[AHEAD];
-        UNROLL
-        for (int i = 0; i < AHEAD; i++)
-            u[i] = x[c + i * LANES];
-        UNROLL
-        for (int i = 0; i < AHEAD; i++)
-            sum += u[i];
-    }
-    for (; c < n; c += LANES)
-        sum += x[c];
-    return sum;
-}
-
 /* The first warp adds up what the others have made of a chunk, while they make the next. */
 KERNEL(squares, squares_arguments, SQUARES_THREADS)
 {
@@ -50,9 +32,9 @@ KERNEL(squares, squares_arguments, SQUARES_THREADS)
         if (own >= 0 && at < n)
             squares_make(made + k % 2 * SQUARES_CHUNK, x + at, own, n - at);
         else if (own < LANES - 32 && k > 0)
-            sum = squares_add(sum, made + (k + 1) % 2 * SQUARES_CHUNK,
+            sum = lanes_add_d(sum, made + (k + 1) % 2 * SQUARES_CHUNK,
                               before < SQUARES_CHUNK ? (int32_t)before : SQUARES_CHUNK,
-                              (int32_t)threadIdx.x);
+                              (int32_t)threadIdx.x, LANES);
         sync_threads();
     }
     if (own >= 0)
@@ -71,7 +53,7 @@ KERNELS(finite, finite_arguments, 256)
     const sheaf__look *of = &a->of;
     const int per = PER(dtype);
     const int64_t step = (int64_t)gridDim.x * blockDim.x * per;
-    int32_t found = 0, *of_warp = (int32_t *)shared_memory;
+    int32_t found = 0;
     for (int64_t i = own_index() * per; i < of->n; i += step) {
         float x[MOST];
         load_some(x, of->x, i, of->n, dtype, per);
@@ -79,13 +61,7 @@ KERNELS(finite, finite_arguments, 256)
         for (int e = 0; e < per; e++)
             found |= (sheaf__bits(sheaf__rounded(x[e], of->to)) & 0x7f800000) == 0x7f800000;
     }
-    found = any_lane(found);
-    if (threadIdx.x % 32 == 0)
-        of_warp[threadIdx.x / 32] = found;
-    sync_threads();
-    if (threadIdx.x != 0)
-        return;
-    for (int w = 1; w < (int)blockDim.x / 32; w++)
-        found |= of_warp[w];
-    a->found[blockIdx.x] = found;
+    found = most_of_block(found, (int32_t *)shared_memory);
+    if (threadIdx.x == 0)
+        a->found[blockIdx.x] = found;
 }

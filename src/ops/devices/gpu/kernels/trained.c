@@ -1,6 +1,6 @@
 /* trained.c - AdamW on float32 masters (ops/adamw/adamw.h). */
 #include "ops/devices/gpu/kernels/trained.h"
-#include "ops/devices/gpu/kernels/vectors.h"
+#include "ops/devices/gpu/kernels/lanes.h"
 
 KERNEL(adamw, adamw_arguments, 256)
 {
@@ -23,12 +23,7 @@ KERNEL(adamw, adamw_arguments, 256)
 /* Of a block of elements: the largest size, of which each thread has one; most [ADAMW8_WARPS]. */
 DEVICE float adamw8_largest(int32_t *most, float x)
 {
-    int32_t size = most_of_lanes((int32_t)(sheaf__bits(x) & 0x7fffffff));
-    if (threadIdx.x % 32 == 0)
-        most[threadIdx.x / 32] = size;
-    sync_threads();
-    for (int w = 0; w < ADAMW8_WARPS; w++)
-        size = most[w] > size ? most[w] : size;
+    const int32_t size = most_of_block((int32_t)(sheaf__bits(x) & 0x7fffffff), most);
     return sheaf__one_nan(sheaf__float((uint32_t)size));
 }
 
