@@ -8,6 +8,7 @@
 #include "library/session.h"
 #include "library/structs.h"
 #include "models/placement.h"
+#include "plan/fits.h"
 #include "plan/needs.h"
 
 struct sheaf_needs {
@@ -236,6 +237,17 @@ static void take_slots(sheaf__plan_request *a)
     a->how.slots = a->slot;
 }
 
+/* Of this setting, which keeps what a run on this machine does. */
+static sheaf_status *answer_here(sheaf_plan *plan, sheaf__plan_inputs *q)
+{
+    if (q->place_text == NULL) {
+        const sheaf__job job = sheaf__plan_inputs_job(q);
+        if (sheaf_fits_pairs(&job, &(sheaf_fits_options){ 0 }))
+            q->o.kept = SHEAF__KEPT_PAIRS;
+    }
+    return sheaf__plan_inputs_answer(plan, q);
+}
+
 /* The inputs are open. */
 static sheaf_status *find_needs(sheaf_needs *needs, sheaf__plan_request *a)
 {
@@ -246,7 +258,7 @@ static sheaf_status *find_needs(sheaf_needs *needs, sheaf__plan_request *a)
         take_slots(a);
     sheaf_status *st = how->memory > 0 ? sheaf__fit_find(&a->fit, &needs->plan, q, how->memory,
                                                          how->slots, a->events)
-                                       : sheaf__plan_inputs_answer(&needs->plan, q);
+                                       : answer_here(&needs->plan, q);
     const bool fits = how->memory == 0 || a->fit.fits;
     if (st == NULL && data)
         count_work(a);

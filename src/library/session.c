@@ -116,7 +116,8 @@ static sheaf_status *check_rates(const session *s, const struct sheaf__job *job,
 }
 
 /* One process asks for all that are on its machine, the others only what they will take. */
-static sheaf_status *planned(void *self, const struct sheaf__job *job, size_t *footprint)
+static sheaf_status *planned(void *self, const struct sheaf__job *job, size_t *footprint,
+                             sheaf__kept *kept)
 {
     static const sheaf__memory asked_by_another = { .left = INT64_MAX };
     session *s = self;
@@ -135,7 +136,10 @@ static sheaf_status *planned(void *self, const struct sheaf__job *job, size_t *f
             return NULL;
         how.memory = &asked_by_another;
     }
-    return sheaf_fits_train(job, &how);
+    st = sheaf_fits_train(job, &how);
+    if (st == NULL && sheaf_fits_pairs(job, &how))
+        *kept = SHEAF__KEPT_PAIRS;
+    return st;
 }
 
 static sheaf_status *begin(void *self, int64_t keep_steps, int64_t keep_evaluations)

@@ -158,7 +158,7 @@ static const sheaf__setting rows[] = {
       "folder on a fast disk for the files of `offload`, which have no names and end with the run (default OUT)",
       "DIR" },
     { "keep-activations", CHOICE | FIXED | LATE, AT(kept),
-      "activations that are kept for the backward pass: all; int8: all, but attention's own, in 8 bits, which changes the result; attention: MLPs are recomputed; none: all is recomputed, as by `checkpointing`; pairs: all, of both answers of a pair, which saves a forward pass",
+      "activations that are kept for the backward pass: all; int8: all, but attention's own, in 8 bits, which changes the result; attention: MLPs are recomputed; none: all is recomputed, as by `checkpointing`; pairs: all, of both answers of a pair, which saves a forward pass (default all, or pairs where they fit)",
       .choices = kepts },
     { "began-in", TEXT | SHEAF__IS_HIDDEN | CONTENT, AT(folder),
       "folder that relative paths count from" },
@@ -673,6 +673,7 @@ static sheaf_status *check_kept(const sheaf__settings *state, const sheaf__setti
     else if (again && none && !o->checkpointing)
         o->kept = SHEAF__KEPT_ALL;
     o->checkpointing = o->kept == SHEAF__KEPT_NONE;
+    o->kept_given = kept || again;
     return NULL;
 }
 

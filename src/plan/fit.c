@@ -187,6 +187,9 @@ static int kept_forms(sheaf__kept of[MOST_FORMS], const search *s)
     unsigned offloads = 0;
     int n = 0;
     sheaf_status_free(sheaf__offloads(&offloads, s->q->o.offload)); /* a valid one */
+    if (s->q->place_text == NULL && o->kept == SHEAF__KEPT_ALL && !o->kept_given &&
+        sheaf__objective_keeps(&s->q->sets.objective, &s->q->o))
+        of[n++] = SHEAF__KEPT_PAIRS;
     of[n++] = o->kept;
     if (s->q->place_text != NULL || o->kept == SHEAF__KEPT_INT8 || o->kept == SHEAF__KEPT_NONE)
         return n;

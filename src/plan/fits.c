@@ -193,6 +193,27 @@ sheaf_status *sheaf_fits_train(const sheaf__job *job, const sheaf_fits_options *
     return NULL;
 }
 
+bool sheaf_fits_pairs(const sheaf__job *job, const sheaf_fits_options *how)
+{
+    const sheaf__device_class *class = NULL;
+    sheaf_train_options more = *job->options;
+    sheaf__job both = *job;
+    sheaf_fits_options quiet = *how;
+    quiet.events = NULL;
+    both.options = &more;
+    if (more.kept != SHEAF__KEPT_ALL || more.kept_given || how->force ||
+        more.transport != SHEAF_TRANSPORT_THREADS ||
+        !sheaf__objective_keeps(&job->objective, &more))
+        return false;
+    more.kept = SHEAF__KEPT_PAIRS;
+    sheaf_status *st = sheaf__device_find(&class, more.device);
+    const bool apart = st == NULL && class->left != NULL;
+    TRY(st, sheaf_fits_train(&both, &quiet));
+    const bool fits = st == NULL && !apart;
+    sheaf_status_free(st);
+    return fits;
+}
+
 sheaf_status *sheaf_fits_generate(const sheaf_plan_generation *request,
                                   const sheaf_fits_options *how)
 {

@@ -19,6 +19,10 @@ typedef struct sheaf_fits_options {
  * a run also SHEAF_E_IO where a checkpoint and the result need more than is free on its disk; those
  * of the plan. Nothing is allocated for the run itself. */
 sheaf_status *sheaf_fits_train(const sheaf__job *job, const sheaf_fits_options *how);
+/* sheaf_fits_pairs - does a run that may keep both sides of pairs, and was not told what it keeps,
+ * fit with them? Only of ranks in one process, on processors; true: how->footprint is that of it.
+ */
+bool sheaf_fits_pairs(const sheaf__job *job, const sheaf_fits_options *how);
 sheaf_status *sheaf_fits_generate(const sheaf_plan_generation *request,
                                   const sheaf_fits_options *how);
 sheaf_status *sheaf_fits_evaluate(const sheaf_plan_generation *request, const sheaf_data *data,

@@ -207,6 +207,40 @@ TEST(test_fits__tells_what_each_rank_takes)
 }
 
 /* A checkpoint and the adapter, 16 bytes for each element that is trained. */
+TEST(test_fits__both_sides_of_pairs_are_kept_where_they_fit)
+{
+    const sheaf_train_options was = t.o;
+    sheaf__memory m = { .left = INT64_MAX };
+    size_t footprint[SHEAF_MAX_SLICES] = { 0 };
+    sheaf_fits_options how = { .memory = &m, .footprint = footprint };
+    sheaf_plan one, both;
+    sheaf__job job = {
+        .options = &t.o, .schema = t.opened.schema, .lora = t.opened.lora, .seq = 150
+    };
+    assert_false(sheaf_fits_pairs(&job, &how)); /* there are none */
+    job.objective.pairs = true;
+    CHECK_OK(sheaf_plan_train(&one, &job, 0));
+    t.o.kept = SHEAF__KEPT_PAIRS;
+    CHECK_OK(sheaf_plan_train(&both, &job, 0));
+    t.o.kept = SHEAF__KEPT_ALL;
+    assert_true(both.process > one.process);
+    m.left = (int64_t)both.process;
+    assert_true(sheaf_fits_pairs(&job, &how));
+    assert_int_equal(footprint[0], both.rank[0].peak);
+    m.left--;
+    assert_false(sheaf_fits_pairs(&job, &how));
+    m.left++;
+    t.o.kept_given = true;
+    assert_false(sheaf_fits_pairs(&job, &how));
+    t.o.kept_given = false;
+    t.o.transport = SHEAF_TRANSPORT_MPI;
+    assert_false(sheaf_fits_pairs(&job, &how));
+    t.o.transport = SHEAF_TRANSPORT_THREADS;
+    t.o.offload = "activations";
+    assert_false(sheaf_fits_pairs(&job, &how));
+    t.o = was;
+}
+
 TEST(test_fits__room_on_the_disk)
 {
     const sheaf__job job = { .options = &t.o,

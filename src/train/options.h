@@ -62,6 +62,7 @@ typedef struct sheaf_train_options {
     const char *offload;          /* offloaded between uses: "weights,moments" */
     const char *offload_dir; /* folder of files for that; NULL: OUT; of a GPU, its host's memory */
     sheaf__kept kept;        /* kept for the backward pass; INT8 changes the result */
+    bool kept_given;         /* by the caller: else pairs may be kept, too, where they fit */
     /* "ref", "avx2", "avx512", "avx512bf16", "amx"; NULL = the best here (for tests) */
     const char *isa;
     const char *device; /* docs/devices.md; NULL: cpu */

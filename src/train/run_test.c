@@ -641,10 +641,12 @@ typedef struct holding {
     int64_t process;
 } holding;
 
-static sheaf_status *plan_holding(void *self, const struct sheaf__job *job, size_t *footprint)
+static sheaf_status *plan_holding(void *self, const struct sheaf__job *job, size_t *footprint,
+                                  sheaf__kept *kept)
 {
     const holding *h = self;
     (void)job;
+    (void)kept;
     footprint[0] = h->device;
     return NULL;
 }

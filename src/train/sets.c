@@ -209,6 +209,14 @@ static sheaf_status *check_groups(const sheaf_data *data, const sheaf_train_opti
                                            "none");
 }
 
+bool sheaf__objective_keeps(const sheaf__objective *objective, const sheaf_train_options *o)
+{
+    unsigned offloads = 0;
+    sheaf_status_free(sheaf__offloads(&offloads, o->offload)); /* a valid one */
+    return objective->pairs && !objective->weighting &&
+           (offloads & ~(unsigned)SHEAF__OFFLOADS_MOMENTS) == 0;
+}
+
 sheaf_status *sheaf__objective_check(const sheaf__objective *objective,
                                      const sheaf_train_options *o)
 {
@@ -216,15 +224,14 @@ sheaf_status *sheaf__objective_check(const sheaf__objective *objective,
     sheaf_status *st = sheaf__offloads(&offloads, o->offload);
     if (st != NULL)
         return st;
-    const bool away = (offloads & ~(unsigned)SHEAF__OFFLOADS_MOMENTS) != 0,
-               given = objective->grouped && !sheaf__sets_samples(o);
+    const bool given = objective->grouped && !sheaf__sets_samples(o);
     const struct {
         const char *flag, *why;
         bool given;
     } of[] = {
         { "`keep-activations pairs`",
           "it is for pairs, without `use-weighting` and without `offload` of weights or activations",
-          o->kept == SHEAF__KEPT_PAIRS && (!objective->pairs || objective->weighting || away) },
+          o->kept == SHEAF__KEPT_PAIRS && !sheaf__objective_keeps(objective, o) },
         { "`pack`", "a pair's loss needs both answers whole, each in a row of its own", o->pack },
         { "`loss-on all`", "the answers alone are compared", o->loss_on == SHEAF_LOSS_ALL },
         { "`loss-on last`", "answers of several turns are compared whole",

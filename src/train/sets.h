@@ -29,6 +29,8 @@ typedef struct sheaf__sets {
     sheaf__objective objective;
 } sheaf__sets;
 
+/* sheaf__objective_keeps - may both sides of pairs be kept (SHEAF__KEPT_PAIRS)? */
+bool sheaf__objective_keeps(const sheaf__objective *objective, const sheaf_train_options *o);
 /* sheaf__objective_check - settings that cannot go with preferences. Errors: SHEAF_E_ARG. */
 sheaf_status *sheaf__objective_check(const sheaf__objective *objective,
                                      const sheaf_train_options *options);

@@ -330,12 +330,12 @@ static sheaf_status *open_other(sheaf__run *r, ingredients *in)
 }
 
 /* All inputs are known: checks the memory needed, and writes OUT. */
-static sheaf_status *prepare(sheaf__run *r, const ingredients *in)
+static sheaf_status *prepare(sheaf__run *r, const ingredients *in, sheaf_train_options *o)
 {
-    const sheaf_train_options *o = r->options;
     const sheaf_train_hooks *hooks = r->hooks;
-    sheaf_status *st =
-        hooks->planned == NULL ? NULL : hooks->planned(hooks->self, &r->job, r->footprint);
+    sheaf_status *st = hooks->planned == NULL
+                           ? NULL
+                           : hooks->planned(hooks->self, &r->job, r->footprint, &o->kept);
     if (st == NULL && hooks->chosen != NULL)
         st = hooks->chosen(hooks->self, sheaf_data_template(in->sets.data), o, &r->settings,
                            &r->recipe);
@@ -402,7 +402,7 @@ sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *as
                               .data_bytes = sheaf__sets_memory(&in.sets) };
         note_sets(&r);
         st = open_other(&r, &in);
-        TRY(st, prepare(&r, &in));
+        TRY(st, prepare(&r, &in, &with));
     }
     if (st == NULL) {
         r.job.base = in.base.opened.weights;

@@ -34,9 +34,10 @@ typedef struct sheaf_train_hooks {
                             const sheaf_train_options *options, const char **settings,
                             const char **recipe);
     /* Called once the memory can be planned, before OUT is written; a failure ends the run.
-     * footprint: out, [ranks] bytes that each device will need and may reserve, or 0. May be NULL.
-     */
-    sheaf_status *(*planned)(void *self, const struct sheaf__job *job, size_t *footprint);
+     * footprint: out, [ranks] bytes that each device will need and may reserve, or 0; kept: out,
+     * what the run keeps, if that is more than its options say. May be NULL. */
+    sheaf_status *(*planned)(void *self, const struct sheaf__job *job, size_t *footprint,
+                             sheaf__kept *kept);
     const struct sheaf__sampler *sampler; /* of a run with --reward; else not read */
     const sheaf_events *events;           /* steps and notes; may be NULL */
     sheaf_status *(*before_save)(void *); /* metrics to disk before a checkpoint; may be NULL */

@@ -40,7 +40,7 @@ alike() {
         check "$name, $way: the same losses" test "$(metric one 1,3 loss)" = "$(metric other 1,3 loss)" -a -n "$(metric one 3 loss)"
     done
 }
-alike "dpo" --objective dpo --beta 0.5 -- "--tp 3 --threads 4 --keep-activations none" "--dp 2 --isa avx2" "--tp 2 --dp 2 --keep-activations pairs --offload none" "--tp 2 --dp 4 --offload weights,moments,activations"
+alike "dpo" --objective dpo --beta 0.5 -- "--tp 3 --threads 4 --keep-activations none" "--dp 2 --isa avx2 --keep-activations all" "--tp 2 --dp 2 --keep-activations pairs --offload none" "--tp 2 --dp 4 --offload weights,moments,activations"
 check "it learns" awk -v first="$(metric one 1 loss)" -v last="$(metric one 3 loss)" 'BEGIN { exit !(first > 0.6931 && first < 0.6932 && last < 0.6) }'
 alike "losses that are added, in bfloat16" --objective dpo --loss-type sigmoid,sft --loss-weights 1,0.5 --ld-alpha 0.5 --dtype bfloat16 -- "--tp 2 --dp 2 --keep-activations none" "--tp 3 --keep-activations pairs"
 alike "simpo of all weights" --objective simpo --method full --accumulators 2 --cpo-alpha 0.5 -- "--tp 3" "--dp 2 --keep-activations pairs --offload moments"
@@ -438,9 +438,19 @@ for ((i = 0; i < 24; i++)); do # rows long enough for activations to count
     printf '{"prompt": "%060d", "chosen": " yes %0*d", "rejected": " no."}\n' $i $((10 + i)) $i
 done >"$work/long.jsonl"
 for flags in "--objective dpo --tp 3" "--objective dpo --method full --dtype bfloat16" "--objective dpo --keep-activations none" "--objective kto" \
-    "--objective reward --method full --tp 2" "--objective dpo --keep-activations pairs" ${SHEAF_SOAK:+"--objective dpo" "--objective reward" "--objective cpo --dp 2 --accumulate 2" "--objective orpo"
+    "--objective reward --method full --tp 2" "--objective dpo --keep-activations all" ${SHEAF_SOAK:+"--objective dpo" "--objective reward" "--objective cpo --dp 2 --accumulate 2" "--objective orpo"
     "--objective simpo --dtype bfloat16" "--objective dpo --use-weighting" "--objective cpo --tp 2 --keep-activations pairs" "--objective dpo --eval-split 0.25 --eval-every 1"}; do
     # shellcheck disable=SC2086
     check "planned and measured: $flags" predicted "$model" "$work/long.jsonl" --micro-batch 4 $flags
 done
+kept() { # kept FLAG...: bytes of activations of a step
+    rm -rf "$work/other"
+    "$sheaf" train "$model" "$work/long.jsonl" --objective dpo --micro-batch 4 --steps 1 --out "$work/other" "$@" >/dev/null 2>&1
+    sed -n 's/.*"activations": \([0-9]*\).*/\1/p' "$work/other/metrics.jsonl" | tail -n 1
+}
+by_itself=$(kept) all=$(kept --keep-activations all)
+check "both answers are kept where they fit" test "$by_itself" = "$(kept --keep-activations pairs)" -a "$by_itself" -gt "$all"
+proposes=(plan --model "$model" --data "$work/long.jsonl" --objective dpo --micro-batch 4 --memory 1G)
+runs "which is proposed" 0 'fits: --tp 1 --keep-activations pairs' "${proposes[@]}"
+runs "unless another way is asked for" 0 'fits: --tp 1 \(' "${proposes[@]}" --keep-activations all
 finish
