@@ -1,32 +1,34 @@
 #!/usr/bin/env bash
 # gpu.sh build | [FOLDER] - what only an NVIDIA GPU can show, in ten minutes; the most valuable first.
 #
-# `bench/gpu.sh build` needs nvcc but no GPU: it makes build-gpu/carry (less than 64 MB) with programs, kernels, data, and the
-# hashes of this processor's runs. `bench/gpu.sh [FOLDER]` runs beside a GPU, builds nothing if build-gpu/carry is there, and
-# adds to FOLDER/gpu.jsonl (default build-gpu), a line a point; points that it already holds as done are left out.
-# GPU_POINTS="load twins runs" runs these alone, and GPU_PATIENCE=60 lets each take 60 times as long (tests/soak_ptx.sh).
-#   1 load      the driver loads the kernels, the start-up probe agrees
-#   2 rule      1e9 results of each instruction of tensor cores against the rule; denormals against x86 (gpu/probe.cu)
-#   3 twins     every operation, odd and production sizes, special values, against plain loops (the unit tests)
-#   4 runs      LoRA of small models in float32, pairs and mma: the processor's hashes at several T, resumed, checkpointed
-#   5 speed     products, with quantised weights too, and attention of 8B; those of cuBLAS (gpu/cublas.cu)
-#   6 step      LoRA of 8 layers of Llama-3-8B beside PyTorch + PEFT, and onto a base in NF4; tokens a second; planned and real memory
+# `bench/gpu.sh build` needs nvcc but no GPU: it packs build-gpu/carry.tar.xz, with programs, kernels, PEFT, data, and the
+# hashes of this processor's runs. `bench/gpu.sh [FOLDER]` runs beside a GPU, builds nothing where that is there, and adds to
+# FOLDER/gpu.jsonl (default build-gpu), a line a point; points that it already holds as done are left out. It ends after
+# GPU_SECONDS (570): what there was no time for is not in the log. GPU_POINTS="load twins runs" runs these alone, and
+# GPU_PATIENCE=60 lets all take 60 times as long (tests/soak_ptx.sh).
+#   1 load      the driver loads the kernels, the start-up probe agrees: wgmma and its maps too
+#   2 twins     every operation, odd and production sizes, special values, against plain loops (the unit tests)
+#   3 runs      LoRA of small models in float32, pairs and mma: the processor's hashes at several T, resumed, checkpointed
+#   4 speed     products, with quantised weights too, and attention of 8B
+#   5 step      LoRA of 8 layers of Llama-3-8B beside PyTorch + PEFT and cuBLAS, and onto a base in NF4; tokens a second; planned
+#               and real memory
+#   6 rule      1e9 results of each instruction of tensor cores against the rule (gpu/probe.cu); an H100's follow it
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 carry=build-gpu/carry
-tests="tensor_activation tensor_elements tensor_experts tensor_finite tensor_images tensor_linear tensor_loss tensor_norm tensor_rope tensor_rows tensor_shrink
- tensor_table tensor_trained matmul_far matmul_weight attention_far"
+tests="matmul_far attention_far matmul_weight tensor_activation tensor_elements tensor_experts tensor_finite tensor_images tensor_linear tensor_loss tensor_norm
+ tensor_rope tensor_rows tensor_shrink tensor_table tensor_trained"
 
 # The runs of point 4, NAME FLAG...; each trains a model that is made from its seed.
 runs() {
     cat <<'END'
+mma small-bytes --dtype bfloat16 --sums mma16 --steps 3
+mini mini --dtype bfloat16 --sums mma16 --steps 2
 f32 small-bytes --dtype float32 --steps 3
 pairs small-bytes --dtype bfloat16 --sums pairs --steps 3
-mma small-bytes --dtype bfloat16 --sums mma16 --steps 3
 mma-f16 small-bytes --dtype float16 --sums mma16 --steps 3
 mma-int8 small-bytes --dtype bfloat16 --sums mma16 --steps 3 --keep-activations int8
 mma-packed small-bytes --dtype bfloat16 --sums mma16 --steps 3 --pack --lora-dropout 0.1
-mini mini --dtype bfloat16 --sums mma16 --steps 2
 mini-f32 mini --dtype float32 --steps 2
 mini-nf4 mini --dtype bfloat16 --sums mma16 --steps 2 --quantize nf4
 mini-nf4-f32 mini --dtype float32 --steps 2 --quantize nf4-double
@@ -58,10 +60,8 @@ if [ "${1:-}" = build ]; then
     cp build-gpu/src/cli/sheaf build-gpu/src/cli/sheaf-cuda.so build-gpu/bench/gpu_speed "$carry/"
     for t in $tests; do cp "build-gpu/ops_${t}_test" "$carry/"; done
     nvcc=$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)
-    for program in probe cublas; do
-        "$nvcc" -O3 -std=c++17 -gencode arch=compute_90a,code=sm_90a -ftz=true -fmad=false -o "$carry/gpu-$program" bench/gpu/$program.cu -lcublas -lcuda ||
-            echo "gpu.sh: no $program: $nvcc could not link it here; it is built beside the GPU" >&2
-    done
+    "$nvcc" -O3 -std=c++17 -gencode arch=compute_90a,code=sm_90a -ftz=true -fmad=false -o "$carry/gpu-probe" bench/gpu/probe.cu
+    python3 -m pip install --quiet --no-deps --target "$carry/site" peft || echo "gpu.sh: no PEFT, whose step is the one to beat" >&2
     strip "$carry"/sheaf "$carry"/gpu_speed "$carry"/ops_*
     # Libraries, should the other machine lack some.
     for program in "$carry"/sheaf "$carry"/ops_matmul_far_test; do ldd "$program"; done |
@@ -83,17 +83,18 @@ END
         echo "$name $(one "$name" $flags)"
     done >"$carry/hashes"
     cat "$carry/hashes"
-    du -sh "$carry"
+    XZ_OPT='-9 -T1' tar -C build-gpu -cJf "$carry.tar.xz" carry # programs that are alike: a tenth
+    ls -sh "$carry.tar.xz"
     exit
 fi
 
 out=${1:-build-gpu}
 mkdir -p "$out"
-[ -d "$carry" ] || bash "$0" build
+[ -d "$carry" ] || { [ -f "$carry.tar.xz" ] && tar -C build-gpu -xJf "$carry.tar.xz"; } || bash "$0" build
 work=$(mktemp -d) sheaf=$carry/sheaf data=$carry log=$out/gpu.jsonl
 trap 'rm -rf "$work"' EXIT
 export SHEAF_GPU=real SHEAF_PLUGINS=$PWD/$carry
-ldd "$sheaf" | grep -q 'not found' && export LD_LIBRARY_PATH=$PWD/$carry/lib
+if ldd "$sheaf" | grep -q 'not found'; then export LD_LIBRARY_PATH=$PWD/$carry/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}; fi
 touch "$log"
 card=$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null | head -1) || card="no nvidia-smi"
 
@@ -105,16 +106,16 @@ say() {
 done_before() { grep -qF "\"point\": \"$1\", \"name\": \"$2\", \"result\": \"done\"" "$log"; }
 # point SECONDS POINT NAME COMMAND...: at most so long; what it prints is the detail.
 point() {
-    local limit=$(($1 * ${GPU_PATIENCE:-1})) point=$2 name=$3 began=$SECONDS rc=0
+    local limit=$(($1 * ${GPU_PATIENCE:-1})) left=$((${GPU_SECONDS:-570} * ${GPU_PATIENCE:-1} - SECONDS)) point=$2 name=$3 began=$SECONDS rc=0
     shift 3
     [[ " ${GPU_POINTS:-$point} " == *" $point "* ]] || return 0
-    done_before "$point" "$name" && return
+    if done_before "$point" "$name" || [ $left -lt 10 ]; then return; fi
+    [ $limit -le $left ] || limit=$left
     timeout "$limit" "$@" >"$work/point" 2>&1 || rc=$?
     say "$point" "$name" "$([ $rc = 0 ] && echo done || echo "failed with $rc")" "$((SECONDS - began)) s: $(tail -n 30 "$work/point")"
 }
 
 point 60 load info "$sheaf" info --machine --json
-point 90 rule probe "$carry/gpu-probe"
 for t in $tests; do point 60 twins "$t" "$carry/ops_${t}_test"; done
 
 models
@@ -137,7 +138,7 @@ export -f one against resumed
 export work sheaf
 while read -r name flags; do
     want=$(awk -v n="$name" '$1 == n { print $2 }' "$carry/hashes")
-    for tp in 1 2 3 5 8; do
+    for tp in 1 2 5; do
         case $name in mini*) [ $tp -le 2 ] || continue ;; esac
         point 60 runs "$name, T = $tp" bash -c "against $name-$tp $want $flags --device cuda --tp $tp"
     done
@@ -150,9 +151,11 @@ while read -r name flags; do
 done < <(runs)
 
 point 60 speed operations "$carry/gpu_speed"
-point 60 speed cuBLAS "$carry/gpu-cublas"
 
-ended() { grep -c '"result": "done"' "$log" | sed 's/$/ points done/'; }
+ended() {
+    point 90 rule probe "$carry/gpu-probe"
+    grep -c '"result": "done"' "$log" | sed 's/$/ points done/'
+}
 [[ " ${GPU_POINTS:-step} " == *" step "* ]] || { ended; exit; }
 
 # ---- a step of 8 layers of Llama-3-8B ----
@@ -170,25 +173,29 @@ head = json.dumps({n: {"dtype": "I32", "shape": [rows, seq], "data_offsets": [i 
 open(sys.argv[1], "wb").write(struct.pack("<Q", len(head)) + head + blob + blob)
 END
 step() { # FLAG...: eight steps; the last lines of metrics, the plan's peak
-    "$sheaf" train --model "$work/8b" --data "$work/8b.safetensors" --out "$work/step" --lora-targets all-linear --lora-rank 16 --lr 1e-4 \
+    model && "$sheaf" train --model "$work/8b" --data "$work/8b.safetensors" --out "$work/step" --lora-targets all-linear --lora-rank 16 --lr 1e-4 \
         --dtype bfloat16 --micro-batch 1 --device cuda --steps 8 --json "$@" >"$work/step.json" || return
     tail -n 2 "$work/step/metrics.jsonl"
     "$sheaf" plan --model "$work/8b" --data "$work/8b.safetensors" --lora-targets all-linear --lora-rank 16 --dtype bfloat16 --device cuda --json "$@" | head -c 600
     rm -rf "$work/step"
 }
-export -f step
-if ! done_before step "1 x 4096" || ! done_before step decode || ! done_before step "decode, nf4"; then "$sheaf" init "$work/config.json" "$work/8b" --seed 1 --dtype bfloat16 >/dev/null 2>&1; fi
-point 120 step "1 x 4096" bash -c step
-point 120 step "1 x 4096, checkpointing" bash -c 'step --checkpointing'
-point 120 step "1 x 4096, one slice" bash -c 'step --slices 1'
-# QLoRA: the same model, quantised while it is loaded, and as a folder that generates.
-point 120 step "1 x 4096, nf4" bash -c 'step --quantize nf4'
-point 120 step "1 x 4096, nf4-double, checkpointing" bash -c 'step --quantize nf4-double --checkpointing'
-if ! done_before step "decode, nf4"; then "$sheaf" convert "$work/8b" "$work/8b-nf4" --to hf --quantize nf4 >/dev/null 2>&1; fi
-point 60 step "decode, nf4" "$sheaf" generate --model "$work/8b-nf4" --tokens 3,4,5 --max-new 64 --greedy --dtype bfloat16 --device cuda --json
-point 60 step decode "$sheaf" generate --model "$work/8b" --tokens 3,4,5 --max-new 64 --greedy --dtype bfloat16 --device cuda --json
+decode() { # FOLDER
+    model && { [ -d "$1" ] || "$sheaf" convert "$work/8b" "$1" --to hf --quantize nf4; } &&
+        "$sheaf" generate --model "$1" --tokens 3,4,5 --max-new 64 --greedy --dtype bfloat16 --device cuda --json
+}
+model() { [ -d "$work/8b" ] || "$sheaf" init "$work/config.json" "$work/8b" --seed 1 --dtype bfloat16 >/dev/null 2>&1; }
+export -f step decode model
 mkdir -p "$work/rival"
 cp "$work/config.json" "$work/rival/"
-point 120 step "PyTorch + PEFT, 1 x 4096" python3 bench/gpu/rival.py "$work/rival" 4096 1
-point 120 step "PyTorch + PEFT, 1 x 4096, checkpointing" python3 bench/gpu/rival.py "$work/rival" 4096 1 --checkpointing
+rival() { PYTHONPATH=$PWD/$carry/site point 90 step "PyTorch + PEFT, $1" python3 bench/gpu/rival.py "$work/rival" 4096 1 "${@:2}"; }
+point 120 step "1 x 4096" bash -c step
+rival "1 x 4096"
+point 60 step decode bash -c "decode $work/8b"
+point 60 step "1 x 4096, checkpointing" bash -c 'step --checkpointing'
+# QLoRA: the same model, quantised while it is loaded, and as a folder that generates.
+point 60 step "1 x 4096, nf4" bash -c 'step --quantize nf4'
+point 60 step "decode, nf4" bash -c "decode $work/8b-nf4"
+rival "1 x 4096, checkpointing" --checkpointing
+point 60 step "1 x 4096, nf4-double, checkpointing" bash -c 'step --quantize nf4-double --checkpointing'
+point 60 step "1 x 4096, one slice" bash -c 'step --slices 1'
 ended

@@ -1,4 +1,4 @@
-"""A LoRA step of Llama-3-8B's shapes with PyTorch + PEFT on a GPU, the figure to be beaten: a line of JSON for each setting.
+"""Products by cuBLAS and a LoRA step of Llama-3-8B's shapes with PyTorch + PEFT on a GPU, the figures to be beaten: lines of JSON.
 
     rival.py FOLDER TOKENS BATCH [--checkpointing]
 
@@ -16,6 +16,16 @@ folder, tokens, batch = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 checkpointing = "--checkpointing" in sys.argv
 torch.manual_seed(0)
 torch.set_default_dtype(torch.bfloat16)
+for name, m, n, k in (("q", 4096, 4096, 4096), ("gate", 4096, 14336, 4096), ("down", 4096, 4096, 14336), ("head", 512, 128256, 4096)):
+    x, w = torch.randn(m, k, device="cuda"), torch.randn(n, k, device="cuda")
+    for _ in range(13):
+        if _ == 3:
+            torch.cuda.synchronize()
+            began = time.time()
+        x @ w.t()
+    torch.cuda.synchronize()
+    print(json.dumps({"cublas": name, "m": m, "n": n, "k": k, "tflops": round(2e-11 * m * n * k / (time.time() - began), 1)}))
+    del x, w
 config = AutoConfig.from_pretrained(folder)
 config.use_cache = False
 with torch.device("cuda"):

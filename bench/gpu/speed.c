@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "ops/attention/attention.h"
+#include "ops/devices/gpu/launch.h"
 #include "ops/matmul/matmul.h"
 #include "ops/tensor/tensor.h"
 
@@ -341,6 +342,7 @@ int main(int count, char **word)
     }
     stop(sheaf__device_open(&device, &sheaf__cuda_class, 1, NULL, 0));
     device->sums = sums;
+    printf("{\"wgmma\": %s}\n", sheaf__cuda_has_maps(device->reserved->own) ? "true" : "false");
     products();
     quantised(4096, 4096);
     quantised(14336, 4096);
