@@ -26,7 +26,7 @@ done
 )
 read -r passed failed <"$work/ptx-families"
 
-rm -rf "$work/gpu"
+rm -rf "$work/gpu" build-gpu/carry build-gpu/carry.tar.xz # of another build
 cases "bench/gpu.sh" ' points done' env LD_LIBRARY_PATH="$ptxrun" PTXRUN_GPUS=9.0:4,9.0:4 PTXRUN_PTX="$PWD/build-gpu/src/ops/devices/gpu/cuda" \
     GPU_POINTS="load twins runs" GPU_PATIENCE=60 bash bench/gpu.sh "$work/gpu"
 if grep -v '"result": "done"' "$work/gpu/gpu.jsonl"; then fail "points of bench/gpu.sh"; else pass "points of bench/gpu.sh"; fi
