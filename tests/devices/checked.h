@@ -14,7 +14,7 @@
 #include "ops/call.h"
 #include "ops/device.h"
 
-#define CHECKED_CAPACITY ((size_t)1 << 38)
+#define CHECKED_CAPACITY ((size_t)1 << 33)
 
 static sheaf_status *checked_reserve(sheaf__reserved *range, size_t limit)
 {

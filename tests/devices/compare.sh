@@ -6,13 +6,11 @@ others=${SHEAF_DEVICES:-checked copied}
 first=${others%% *}
 
 # on DEVICE NAME ARGUMENT...: the command there; its texts and its transfers become $work/NAME.DEVICE.*
-# arm is no device but another processor: the command $SHEAF_ARM, whose transfers are not compared (soak_arm.sh).
 on() {
     local to=$work/$2.$1 device=$1
     shift 2
     rm -f "$to".*
-    if [ "$device" = arm ]; then $SHEAF_ARM "$@"; else SHEAF_TRANSFERS=$to.transfers "$devices" "$@" --device "$device"; fi \
-        >"$to.out" 2>"$to.err" </dev/null
+    SHEAF_TRANSFERS=$to.transfers "$devices" "$@" --device "$device" >"$to.out" 2>"$to.err" </dev/null
 }
 # transfers FILE [PATTERN]: its lines, in the order of ranks and steps.
 transfers() { grep -E "${2:-.}" "$1" | LC_ALL=C sort; }
@@ -30,7 +28,6 @@ foretold() {
 planned() {
     local name=$1 device=$2
     shift 2
-    [ "$device" != arm ] || return 0
     SHEAF_TRANSFERS=$work/$name.dry "$devices" plan --json "$@" --device "$device" >"$work/$name.plan" 2>&1 </dev/null || return 1
     transfers "$work/$name.$device.transfers" '^step 0 ' >"$work/$name.first"
     transfers "$work/$name.dry" '^step 0 ' >"$work/$name.first.dry"
@@ -45,7 +42,6 @@ too_much() { awk '$2 < -2048 { print; bad = 1 } END { exit !bad }' "$1"; }
 # without the host, it left no operation to the processor.
 settled() {
     [ "$(digest "$work/$1.cpu")" = "$(digest "$work/$1.$2")" ] || { diff -rq "$work/$1.cpu" "$work/$1.$2"; return 1; }
-    [ "$2" != arm ] || return 0
     if [ "$2" = cuda ]; then
         spare "$work/$1.$2.transfers" >"$work/$1.spare"
         [ -s "$work/$1.spare" ] && ! too_much "$work/$1.spare" && ! transfers "$work/$1.$2.transfers" '^left' | sort -u | grep .
@@ -85,7 +81,7 @@ says() {
     for device in cpu $others; do
         on "$device" said "$@" || fail "checked: $name on $device" "$(tail -n 4 "$work/said.$device.err")"
         without_times <"$work/said.$device.out" >"$work/said.$device.text"
-        case $others in *cuda* | arm) ;; *) transfers "$work/said.$device.transfers" >>"$work/said.$device.text" ;; esac
+        case $others in *cuda*) ;; *) transfers "$work/said.$device.transfers" >>"$work/said.$device.text" ;; esac
         [ "$device" = cpu ] || check "checked: $name, $device as cpu" diff "$work/said.cpu.text" "$work/said.$device.text"
     done
     check "checked: $name, something" test -s "$work/said.cpu.out"
@@ -95,8 +91,7 @@ chats() {
     local name=$1 questions=$2 device
     shift 2
     for device in cpu $others; do
-        if [ "$device" = arm ]; then $SHEAF_ARM chat "$@"; else "$devices" chat "$@" --device "$device"; fi \
-            <"$questions" >"$work/chat.$device" 2>"$work/chat.err" || fail "checked: $name on $device" "$(tail -n 4 "$work/chat.err")"
+        "$devices" chat "$@" --device "$device" <"$questions" >"$work/chat.$device" 2>"$work/chat.err" || fail "checked: $name on $device" "$(tail -n 4 "$work/chat.err")"
         [ "$device" = cpu ] || check "checked: $name, $device as cpu" cmp "$work/chat.cpu" "$work/chat.$device"
     done
     check "checked: $name, something" test -s "$work/chat.cpu"

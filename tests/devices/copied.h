@@ -8,7 +8,7 @@
 #include "base/base.h"
 #include "ops/device.h"
 
-#define COPIED_CAPACITY ((size_t)1 << 38)
+#define COPIED_CAPACITY ((size_t)1 << 33)
 #define COPIED_BASE ((uintptr_t)3 << 58) /* no processor maps it */
 
 static sheaf_status *copied_reserve(sheaf__reserved *range, size_t limit)

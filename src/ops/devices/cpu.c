@@ -1,5 +1,6 @@
 /* cpu.c - the processor: its memory is the host's, and operations run as they are written. */
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/base.h"
 #include "base/round_up.h"
@@ -9,7 +10,6 @@
 #define HUGE_PAGE ((size_t)2 << 20)
 #define SMALL_PAGE ((size_t)4096)
 #define GROW_STEP ((size_t)32 << 20)
-#define RESERVE_MOST ((size_t)1 << 40)
 #define RESERVE_LEAST ((size_t)1 << 30)
 
 /* A mapping of mmap. */
@@ -25,11 +25,13 @@ static sheaf_status *refused(size_t bytes)
     return sheaf_try_this(st, "lift the limit on address space (ulimit -v)");
 }
 
-/* Only addresses are reserved here. Pages become writable as the mark rises (grow), so
- * that a system that counts writable memory in advance counts only used memory. */
+/* Only addresses are reserved here, twice as many as the machine has memory (qemu-user keeps a
+ * record of each page). Pages become writable as the mark rises (grow), so that a system that
+ * counts writable memory in advance counts only used memory. */
 static sheaf_status *reserve(sheaf__reserved *range, size_t limit)
 {
-    size_t want = limit != 0 ? sheaf__round_up(limit, HUGE_PAGE) : RESERVE_MOST;
+    const size_t machine = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
+    size_t want = sheaf__round_up(limit != 0 ? limit : 2 * machine, HUGE_PAGE);
     mapping *map = malloc(sizeof *map);
     if (map == NULL)
         return sheaf__no_memory("out of memory");
