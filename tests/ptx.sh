@@ -7,18 +7,18 @@
 # $SHEAF_PTXRUN is the folder of ptxrun, from which a libcuda.so.1 is built that executes PTX and says on standard error, in
 # lines that begin with "ptxrun: ", where kernels race, leave their memory, or read what nothing wrote. The command, its
 # module and the tests of operations are those of the build, unchanged.
-. "$(dirname "$0")/cli/lib.sh"
+. "$(dirname "$0")/mpi/lib.sh" openmpi
 : "${SHEAF_PTXRUN:?the folder of ptxrun}"
 kind=$1
 shift
 ptxrun=$SHEAF_BUILD_ROOT/ptxrun
-# Of a copy, in which xor.pred with -1, nvcc's "not", gives 0 or 1.
+# Of a copy, in which xor.pred with -1, nvcc's "not", gives 0 or 1, and which knows whether network adapters reach memory.
 build_ptxrun() (
     mkdir -p "$ptxrun/src" && exec 8>"$ptxrun/lock" && flock 8 || exit
     new=no # another test may be using the library
     [ -f "$ptxrun/libcuda.so.1" ] || new=yes
     for file in "$SHEAF_PTXRUN"/*.*; do
-        sed '/xor_pred/s/, a ^ b)/, (a ^ b) \& 1)/' "$file" >"$ptxrun/copy"
+        sed '/xor_pred/s/, a ^ b)/, (a ^ b) \& 1)/; s/{ 102, 1 } }/{ 102, 1 }, { 110, 1 } }/' "$file" >"$ptxrun/copy"
         cmp -s "$ptxrun/copy" "$ptxrun/src/${file##*/}" || { cp "$ptxrun/copy" "$ptxrun/src/${file##*/}" && new=yes; }
     done
     [ $new = no ] || sh "$ptxrun/src/build.sh" "$ptxrun"
@@ -82,5 +82,9 @@ export PTXRUN_STATS=$work/stats
 rank=8 trains small --model "$work/small" --data "$work/small.jsonl" --seq 64 --dtype bfloat16 --sums $own
 unset PTXRUN_STATS
 check "instructions an mma do not grow" python3 -B "$SHEAF_SOURCE_ROOT/bench/gpu/count.py" "$work/stats" "$SHEAF_SOURCE_ROOT/tests/ptx_counts.txt" "$kind"
+if [ -n "$mpirun" ] && [ -e "$SHEAF_PLUGINS/sheaf-openmpi.so" ]; then
+    trains two-processes "${qwen3[@]}" --dtype bfloat16 --sums $own --tp 2 --transport mpi --mpi openmpi
+    rank=8 trains three-processes --model "$work/small" --data "$work/small.jsonl" --seq 64 --dtype bfloat16 --sums $own --tp 3 --transport mpi --mpi openmpi
+fi
 says generates --model "$SHEAF_SOURCE_ROOT/tests/data/families/qwen3/hf" --tokens 3,4,5,6 --max-new 6 --greedy --tp 2 --dtype bfloat16 --sums $own --json
 finish

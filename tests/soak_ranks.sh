@@ -101,7 +101,7 @@ while [ $trial -lt "${SOAK_RESTARTS:-60}" ] && [ -n "$want" ]; do
 done
 if [ $lost -eq 0 ]; then pass "$tried failures with those of --restarts, 0 steps lost beyond the newest checkpoint"; else fail "$lost steps lost in $tried failures"; fi
 for mpi in "${mpis[@]}"; do
-    for test in faults watched; do
+    for test in faults watched hosts; do
         cases "failures under $mpi, $test" '^ok - ' env SHEAF_SOAK=1 bash tests/mpi/$test.sh "$mpi"
     done
 done

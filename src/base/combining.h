@@ -30,10 +30,16 @@ typedef struct sheaf__combining {
  *   lend     returns when the operands that this rank lends to the next exchange are complete
  *   wait     returns when its copies and sums are done
  *   copy     may return before it is done
- *   combine  as `copy` */
+ *   combine  as `copy`
+ *   fetch, place  as `copy`, to and from memory of the processor
+ *   pinned   memory of the processor that is the mover's, too: at least so many bytes, the same at
+ *            the next call unless that asks for more; owned by `self` */
 typedef struct sheaf__mover {
     sheaf_status *(*lend)(void *self);
     sheaf_status *(*wait)(void *self);
     sheaf_status *(*copy)(void *self, void *to, const void *from, size_t bytes);
     sheaf_status *(*combine)(void *self, const sheaf__combining *what);
+    sheaf_status *(*fetch)(void *self, void *to, const void *from, size_t bytes);
+    sheaf_status *(*place)(void *self, void *to, const void *from, size_t bytes);
+    sheaf_status *(*pinned)(void **out, void *self, size_t bytes);
 } sheaf__mover;

@@ -177,8 +177,7 @@ sheaf_status *sheaf__comm_again(sheaf_comm *comm, sheaf__heading *heading, const
     heading->call = comm->call;
     if (!is_lent(comm, heading->op))
         count_sends(comm, sheaf__comm_count(comm, heading->op), send, count);
-    sheaf_status *st = comm->mover == NULL ? NULL : comm->mover->lend(comm->moved);
-    TRY(st, post(comm, heading, send, count));
+    sheaf_status *st = post(comm, heading, send, count);
     return st != NULL ? st : compare(comm);
 }
 
@@ -191,6 +190,22 @@ void sheaf_comm_move_by(sheaf_comm *comm, const sheaf__mover *mover, void *self)
 {
     comm->mover = mover;
     comm->moved = self;
+    comm->pinned_bytes = 0;
+}
+
+bool sheaf_comm_reads_gpus(const sheaf_comm *comm)
+{
+    return comm->reads_gpus;
+}
+
+sheaf_status *sheaf__comm_pin(sheaf_comm *comm, size_t bytes)
+{
+    bytes += SHEAF__RING;
+    if (bytes <= comm->pinned_bytes)
+        return NULL;
+    sheaf_status *st = comm->mover->pinned(&comm->pinned, comm->moved, bytes);
+    comm->pinned_bytes = st == NULL ? bytes : 0;
+    return st;
 }
 
 sheaf_status *sheaf__comm_collect(sheaf_comm *comm, sheaf__comm_op op, const sheaf__move *receive,
@@ -216,7 +231,12 @@ sheaf_status *sheaf__comm_enter(sheaf_comm *comm, sheaf__heading *heading, const
     comm->call++;
     sheaf__activity_call(comm->activity, op_names[heading->op]);
     sheaf__comm_count(comm, heading->op)->calls++;
-    return sheaf__comm_again(comm, heading, send, count);
+    sheaf_status *st = NULL;
+    if (comm->mover != NULL && comm->transport->posted == NULL)
+        st = sheaf__comm_pin(comm, 0);
+    if (comm->mover != NULL)
+        TRY(st, comm->mover->lend(comm->moved));
+    return TRY(st, sheaf__comm_again(comm, heading, send, count));
 }
 
 sheaf_status *sheaf__comm_left(sheaf_comm *comm, sheaf_status *st)

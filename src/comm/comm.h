@@ -40,9 +40,13 @@ typedef struct sheaf_comm_adder {
  * buffers? */
 bool sheaf_comm_sees_memory(const sheaf_comm *comm);
 /* sheaf_comm_move_by - buffers of the calls to come lie in the mover's memory, `self` is its own;
- * NULL: in the processor's again. Of ranks that see each other's memory, which all do the same.
- * Only sums, broadcasts and gathers go this way. Borrowed. */
+ * NULL: in the processor's again. All ranks do the same. Only sums, broadcasts and gathers go this
+ * way: from memory to memory where ranks see each other's, else as messages, out of the mover's
+ * memory itself where the MPI reads it, or through a ring of pinned blocks. Borrowed. */
 void sheaf_comm_move_by(sheaf_comm *comm, const sheaf__mover *mover, void *self);
+
+/* sheaf_comm_reads_gpus - are messages sent out of, and received into, the memory of GPUs? */
+bool sheaf_comm_reads_gpus(const sheaf_comm *comm);
 
 /* sheaf_comm_sum - the one function that combines values of several slices.
  *   out    [rows, cols] float32 dense, the same bytes on every rank afterwards

@@ -10,6 +10,7 @@
 #include "base/thread.h"
 #include "comm/transport.h"
 #include "tests/comm_run.h"
+#include "tests/far_mover.h"
 
 #define EXPECT(what, condition)                                                                    \
     do {                                                                                           \
@@ -292,17 +293,19 @@ static struct {
     pthread_mutex_t lock;
     struct letter {
         int from, to, tag, n, size;
-        char *bytes;
+        const char *at;
+        char *bytes; /* a copy, made when its sender learns that it is sent; else NULL */
     } letter[LETTERS];
     struct wish {
-        int from, to, tag, n, room, asked;
+        int from, to, tag, n, room, asked, letter;
         char *bytes; /* NULL: of a send, which is over once it is asked for */
         bool done;
     } wish[LETTERS];
     int letters, wishes, largest, pieces;
-    int open;  /* of a run: sends and receives that never came to an end */
-    int lost;  /* bytes of each piece that is as large as can be */
-    bool over; /* a rank has failed: MPI ends the others */
+    int open;               /* of a run: sends and receives that never came to an end */
+    int lost;               /* bytes of each piece that is as large as can be */
+    bool moves, reads_gpus; /* a mover's memory; which it reads */
+    bool over;              /* a rank has failed: MPI ends the others */
 } post = { .lock = PTHREAD_MUTEX_INITIALIZER };
 static _Thread_local int here;
 
@@ -320,14 +323,13 @@ static int post_send(sheaf__mpi_request *out, const void *bytes, int size, int p
     for (int i = 0; i < post.letters; i++)
         l.n +=
             post.letter[i].from == here && post.letter[i].to == peer && post.letter[i].tag == tag;
-    l.bytes = malloc((size_t)size + 1);
-    memcpy(l.bytes, bytes, (size_t)size);
+    l.at = post.reads_gpus ? near_of(bytes) : bytes;
     post.letter[post.letters++] = l;
     if (tag % 2 == 1) { /* payload of a heading */
         post.largest = size > post.largest ? size : post.largest;
         post.pieces++;
     }
-    const int error = wish(out, (struct wish){ 0 });
+    const int error = wish(out, (struct wish){ .letter = post.letters - 1 });
     pthread_mutex_unlock(&post.lock);
     return error;
 }
@@ -335,7 +337,8 @@ static int post_send(sheaf__mpi_request *out, const void *bytes, int size, int p
 static int post_receive(sheaf__mpi_request *out, void *bytes, int size, int peer, int tag)
 {
     pthread_mutex_lock(&post.lock);
-    struct wish w = { .from = peer, .to = here, .tag = tag, .room = size, .bytes = bytes };
+    struct wish w = { .from = peer, .to = here, .tag = tag, .room = size };
+    w.bytes = post.reads_gpus ? near_of(bytes) : bytes;
     for (int i = 0; i < post.wishes; i++)
         w.n += post.wish[i].bytes != NULL && post.wish[i].from == peer && post.wish[i].to == here &&
                post.wish[i].tag == tag;
@@ -353,6 +356,11 @@ static int post_test(bool *done, int *size, sheaf__mpi_request *request)
     const bool late = w->asked++ < (int)(request->bits % 3);
     *done = w->bytes == NULL && !late;
     *size = 0;
+    if (*done) {
+        struct letter *l = &post.letter[w->letter];
+        l->bytes = malloc((size_t)l->size + 1);
+        memcpy(l->bytes, l->at, (size_t)l->size);
+    }
     for (int i = 0; w->bytes != NULL && !late && !*done && i < post.letters; i++) {
         const struct letter *l = &post.letter[i];
         if (l->from != w->from || l->to != w->to || l->tag != w->tag || l->n != w->n)
@@ -360,7 +368,8 @@ static int post_test(bool *done, int *size, sheaf__mpi_request *request)
         *done = true;
         error |= l->size > w->room;
         *size = l->size - (l->size == PIECE ? post.lost : 0);
-        memcpy(w->bytes, l->bytes, (size_t)(l->size < w->room ? l->size : w->room));
+        memcpy(w->bytes, l->bytes == NULL ? l->at : l->bytes,
+               (size_t)(l->size < w->room ? l->size : w->room));
     }
     w->done = *done;
     pthread_mutex_unlock(&post.lock);
@@ -384,13 +393,14 @@ static sheaf_status *large_body(sheaf_comm *comm)
         at += size[r];
     for (size_t i = 0; i < size[rank]; i++)
         all[at + i] = (unsigned char)(rank * 31 + (int)(i % 251));
-    OR_RETURN(sheaf_comm_gather(comm, all, size));
+    void *far = post.moves ? far_of(all) : all;
+    OR_RETURN(sheaf_comm_gather(comm, far, size));
     at = 0;
     for (int r = 0; r < ranks; at += size[r++])
         for (size_t i = 0; i < size[r]; i++)
             EXPECT("gather", all[at + i] == (unsigned char)(r * 31 + (int)(i % 251)));
     memset(all, rank, sizeof all);
-    OR_RETURN(sheaf_comm_broadcast(comm, all, sizeof all, ranks - 1));
+    OR_RETURN(sheaf_comm_broadcast(comm, far, sizeof all, ranks - 1));
     for (size_t i = 0; i < sizeof all; i++)
         EXPECT("broadcast", all[i] == ranks - 1);
     return NULL;
@@ -399,12 +409,19 @@ static sheaf_status *large_body(sheaf_comm *comm)
 /* Those that could not be closed: an MPI may still write into them, so that they are not freed. */
 static sheaf_comm *unclosed[POST_RANKS];
 
+static bool post_reads_gpus(void)
+{
+    return post.reads_gpus;
+}
+
 static void *large_rank(void *ranks)
 {
     static const int process[POST_RANKS] = { 0, 1, 2, 3, 4 };
-    static const sheaf__mpi mpi = {
-        .send = post_send, .receive = post_receive, .test = post_test, .explain = post_explain
-    };
+    static const sheaf__mpi mpi = { .send = post_send,
+                                    .receive = post_receive,
+                                    .test = post_test,
+                                    .explain = post_explain,
+                                    .reads_gpus = post_reads_gpus };
     sheaf_comm *comm = NULL;
     const int *mine = ranks;
     here = mine[1];
@@ -415,7 +432,13 @@ static void *large_rank(void *ranks)
                                                                 .process = process,
                                                                 .piece = PIECE,
                                                                 .oversubscribed = true });
+    far_memory memory = { 0 };
+    if (st == NULL && post.moves)
+        sheaf_comm_move_by(comm, &far_mover, &memory);
     TRY(st, large_body(comm));
+    if (st == NULL && post.moves && (memory.moved <= 2 * mine[0]) != post.reads_gpus)
+        st = sheaf_fail(SHEAF_E_NUMBER, "%d copies by the mover", memory.moved); /* little ones */
+    far_release(&memory);
     pthread_mutex_lock(&post.lock);
     post.over |= st != NULL;
     pthread_mutex_unlock(&post.lock);
@@ -458,8 +481,11 @@ static void test_comm__a_piece_that_is_too_short_is_an_error(void **state)
 
 static void test_comm__what_is_larger_than_an_mpi_counts_comes_in_pieces(void **state)
 {
-    for (int ranks = 2; ranks <= POST_RANKS; ranks++) {
+    for (int how = 0; how < 3 * (POST_RANKS - 1); how++) {
+        const int ranks = 2 + how / 3;
         sheaf_status *st[POST_RANKS];
+        post.moves = how % 3 > 0;
+        post.reads_gpus = how % 3 > 1;
         run_posted(st, ranks);
         for (int r = 0; r < ranks; r++)
             CHECK_OK(st[r]);

@@ -16,7 +16,6 @@ enum {
     MESSAGE = 16 << 10, /* bytes at most */
     LINE = 1000,        /* of a line of a failure; what is longer is cut */
 };
-#define PIECE ((size_t)16 << 20)
 
 typedef struct wire {
     uint64_t call, size, digest;
@@ -31,9 +30,11 @@ typedef struct wire {
 /* A part of a move that is a message of its own. */
 typedef struct piece {
     sheaf__mpi_request request;
+    char *bytes;
     size_t size;
     int rank;
     bool sends;
+    int64_t block; /* of the ring, counted on; -1: it needs none */
 } piece;
 
 typedef struct peer {
@@ -55,7 +56,7 @@ typedef struct mesh {
     const sheaf__mpi *mpi;
     int tag;
     size_t most;  /* bytes of a piece */
-    piece *piece; /* of the exchange at hand; kept between calls */
+    piece *piece; /* of the exchange at hand, received ones first; kept between calls */
     int64_t pieces, capacity;
     bool oversubscribed, left;
     sheaf_status *broken; /* a connection is lost: nothing is sent any more */
@@ -179,8 +180,38 @@ static sheaf_status *take_words(int code, int error, const char *at, size_t size
     return sheaf_try_this(st, "%s", line[3]);
 }
 
-static int pack(const mesh *m, const sheaf__heading *mine, peer *to, int rank)
+/* Is it memory of the processor? */
+static bool is_near(const mesh *m, const void *at)
 {
+    return m->comm.mover == NULL ||
+           (uintptr_t)at - (uintptr_t)m->comm.pinned < m->comm.pinned_bytes;
+}
+
+/* Between it and what a move names; done after finish_copies(). */
+static sheaf_status *copy_out(const mesh *m, void *to, const void *from, size_t bytes)
+{
+    if (!is_near(m, from))
+        return m->comm.mover->fetch(m->comm.moved, to, from, bytes);
+    memcpy(to, from, bytes);
+    return NULL;
+}
+
+static sheaf_status *copy_in(const mesh *m, void *to, const void *from, size_t bytes)
+{
+    if (!is_near(m, to))
+        return m->comm.mover->place(m->comm.moved, to, from, bytes);
+    memcpy(to, from, bytes);
+    return NULL;
+}
+
+static sheaf_status *finish_copies(const mesh *m)
+{
+    return m->comm.mover == NULL ? NULL : m->comm.mover->wait(m->comm.moved);
+}
+
+static sheaf_status *pack(int *size, const mesh *m, const sheaf__heading *mine, peer *to, int rank)
+{
+    sheaf_status *st = NULL;
     wire w = { .call = mine->call,
                .size = mine->size,
                .digest = mine->digest,
@@ -195,14 +226,17 @@ static int pack(const mesh *m, const sheaf__heading *mine, peer *to, int rank)
         at += w.words;
     }
     w.with_them = w.total <= (uint64_t)(to->out + MESSAGE - at);
-    for (int i = 0; w.with_them && i < m->nsend; i++)
+    for (int i = 0; w.with_them && i < m->nsend && st == NULL; i++)
         if (is_for(&m->send[i], rank) && m->send[i].size > 0) {
-            memcpy(at, m->send[i].bytes, m->send[i].size);
+            st = copy_out(m, at, m->send[i].bytes, m->send[i].size);
             at += m->send[i].size;
         }
+    if (w.with_them && w.total > 0)
+        st = sheaf__first_of(st, finish_copies(m));
     to->sends_more = !w.with_them && w.total > 0;
     memcpy(to->out, &w, sizeof w);
-    return (int)(at - to->out);
+    *size = (int)(at - to->out);
+    return st;
 }
 
 static sheaf_status *unpack(mesh *m, peer *from, int rank)
@@ -240,7 +274,10 @@ static sheaf_status *begin_receive(mesh *m, int rank)
 static sheaf_status *begin_send(mesh *m, const sheaf__heading *mine, int rank)
 {
     peer *l = &m->peer[rank];
-    const int size = pack(m, mine, l, rank);
+    int size;
+    sheaf_status *st = pack(&size, m, mine, l, rank);
+    if (st != NULL)
+        return broken(m, st);
     const int error = m->mpi->send(&l->sending, l->out, size, m->process[rank], m->tag);
     l->sends = error == 0;
     return error == 0 ? NULL : lose(m, rank, error, "sending it a message");
@@ -336,60 +373,146 @@ static sheaf_status *take(mesh *m, const sheaf__move *receive, int count, int ra
         return NULL;
     if (expected != l->total)
         return wrong_size(m, rank, expected, l->total);
-    for (int i = 0; at != NULL && i < count; i++)
-        if (receive[i].peer == rank && receive[i].size > 0) {
-            memcpy(receive[i].bytes, at, receive[i].size);
-            at += receive[i].size;
-        }
-    return NULL;
-}
-
-static sheaf_status *begin_piece(mesh *m, int rank, bool sends, char *bytes, size_t size)
-{
-    if (!SHEAF_GROW(&m->piece, &m->capacity, m->pieces + 1))
-        return broken(m, sheaf__no_memory("messages of a group"));
-    piece *p = &m->piece[m->pieces++];
-    *p = (piece){ .size = size, .rank = rank, .sends = sends };
-    const int error =
-        sends ? m->mpi->send(&p->request, bytes, (int)size, m->process[rank], m->tag + 1)
-              : m->mpi->receive(&p->request, bytes, (int)size, m->process[rank], m->tag + 1);
-    return error == 0 ? NULL : lose(m, rank, error, sends ? "sending to it" : "receiving from it");
-}
-
-static sheaf_status *begin_pieces(mesh *m, const sheaf__move *move, int count, int rank, bool sends)
-{
     sheaf_status *st = NULL;
-    for (int i = 0; i < count && st == NULL; i++)
-        for (size_t at = 0; at < move[i].size && is_for(&move[i], rank) && st == NULL;
-             at += m->most) {
-            const size_t left = move[i].size - at;
-            st = begin_piece(m, rank, sends, (char *)move[i].bytes + at,
-                             left < m->most ? left : m->most);
+    for (int i = 0; at != NULL && i < count && st == NULL; i++)
+        if (receive[i].peer == rank && receive[i].size > 0) {
+            st = copy_in(m, receive[i].bytes, at, receive[i].size);
+            at += receive[i].size;
         }
     return st;
 }
 
-/* Those of one pair come in their order: to wait for one after the other loses nothing. */
-static sheaf_status *wait_for_pieces(mesh *m)
+/* ---- pieces ---- */
+
+/* A place in the moves to a rank, or from it. */
+typedef struct cursor {
+    int move;
+    size_t at;
+} cursor;
+
+static bool next_piece(piece *p, cursor *c, const mesh *m, const sheaf__move *move, int count)
 {
-    patience patience = { .most = 200e-6 };
-    for (int64_t i = 0; i < m->pieces;) {
-        piece *p = &m->piece[i];
-        bool done = false;
-        int got = 0;
-        const int error = m->mpi->test(&done, &got, &p->request);
-        if (error != 0)
-            return lose(m, p->rank, error, p->sends ? "sending to it" : "receiving from it");
-        if (!done) {
-            rest(&patience, m->oversubscribed);
-            continue;
+    while (c->move < count && (!is_for(&move[c->move], p->rank) || c->at == move[c->move].size))
+        *c = (cursor){ c->move + 1, 0 };
+    if (c->move == count)
+        return false;
+    const size_t left = move[c->move].size - c->at;
+    p->bytes = (char *)move[c->move].bytes + c->at;
+    p->size = left < m->most ? left : m->most;
+    c->at += p->size;
+    return true;
+}
+
+/* Appends all pieces of a direction: the first of each rank, then the second, and so on, where the
+ * i-th rank behind this one receives and the i-th before it sends. The lists of all ranks are
+ * in one order so, and the first piece that is not through is at the head of both its lists: no
+ * ring is too small. Bytes that go to several ranks follow each other, and share a block. */
+static sheaf_status *list_pieces(mesh *m, const sheaf__move *move, int count, bool sends)
+{
+    const int ranks = m->comm.ranks;
+    const bool ring = m->comm.mover != NULL && !m->comm.reads_gpus;
+    cursor at[SHEAF_MAX_SLICES] = { 0 };
+    const char *last = NULL;
+    int64_t blocks = 0;
+    for (bool any = true; any;) {
+        any = false;
+        for (int i = 1; i < ranks; i++) {
+            const int r = (m->comm.rank + (sends ? i : ranks - i)) % ranks;
+            const peer *l = &m->peer[r];
+            piece p = { .rank = r, .sends = sends, .block = -1 };
+            if (!(sends ? l->sends_more : l->receives_more) ||
+                !next_piece(&p, &at[r], m, move, count))
+                continue;
+            if (ring && !is_near(m, p.bytes))
+                p.block = sends && p.bytes == last ? blocks - 1 : blocks++;
+            last = p.bytes;
+            if (!SHEAF_GROW(&m->piece, &m->capacity, m->pieces + 1))
+                return broken(m, sheaf__no_memory("messages of a group"));
+            m->piece[m->pieces++] = p;
+            any = true;
         }
-        if (!p->sends && (size_t)got != p->size)
-            return wrong_size(m, p->rank, p->size, (uint64_t)got);
-        refresh(&patience);
-        i++;
     }
     return NULL;
+}
+
+/* Pieces of a direction: those from `done` to `begun` are under way. */
+typedef struct flight {
+    int64_t done, begun, end;
+} flight;
+
+static char *block_of(const mesh *m, const piece *p)
+{
+    const int64_t of = p->block % SHEAF__RING_BLOCKS + (p->sends ? SHEAF__RING_BLOCKS : 0);
+    return (char *)m->comm.pinned + of * SHEAF__PIECE;
+}
+
+/* Is there a block for the next one? */
+static bool has_block(const mesh *m, const flight *f)
+{
+    const int64_t wants = m->piece[f->begun].block;
+    for (int64_t i = f->done; i < f->begun && wants >= 0; i++)
+        if (m->piece[i].block >= 0)
+            return wants - m->piece[i].block < SHEAF__RING_BLOCKS;
+    return true;
+}
+
+static sheaf_status *begin_piece(mesh *m, int64_t index)
+{
+    piece *p = &m->piece[index];
+    char *bytes = p->block < 0 ? p->bytes : block_of(m, p);
+    sheaf_status *st = NULL;
+    if (p->block >= 0 && p->sends && (p[-1].block != p->block || !p[-1].sends))
+        st = copy_out(m, bytes, p->bytes, p->size);
+    if (p->block >= (p->sends ? 0 : SHEAF__RING_BLOCKS)) /* what came there before has left it */
+        TRY(st, finish_copies(m));
+    if (st != NULL)
+        return broken(m, st);
+    const int error =
+        p->sends
+            ? m->mpi->send(&p->request, bytes, (int)p->size, m->process[p->rank], m->tag + 1)
+            : m->mpi->receive(&p->request, bytes, (int)p->size, m->process[p->rank], m->tag + 1);
+    return error == 0 ? NULL
+                      : lose(m, p->rank, error, p->sends ? "sending to it" : "receiving from it");
+}
+
+/* Begins what can begin, and looks once after the oldest: those of one pair come in their order. */
+static sheaf_status *advance(mesh *m, flight *f, bool *moved)
+{
+    sheaf_status *st = NULL;
+    while (f->begun < f->end && has_block(m, f) && st == NULL)
+        st = begin_piece(m, f->begun++);
+    if (st != NULL || f->done == f->begun)
+        return st;
+    piece *p = &m->piece[f->done];
+    bool done = false;
+    int got = 0;
+    const int error = m->mpi->test(&done, &got, &p->request);
+    if (error != 0)
+        return lose(m, p->rank, error, p->sends ? "sending to it" : "receiving from it");
+    if (!done)
+        return NULL;
+    if (!p->sends && (size_t)got != p->size)
+        return wrong_size(m, p->rank, p->size, (uint64_t)got);
+    f->done++;
+    *moved = true;
+    return p->sends || p->block < 0 ? NULL : copy_in(m, p->bytes, block_of(m, p), p->size);
+}
+
+static sheaf_status *move_pieces(mesh *m, int64_t received)
+{
+    patience patience = { .most = 200e-6 };
+    flight in = { 0, 0, received }, out = { received, received, m->pieces };
+    sheaf_status *st = NULL;
+    while (st == NULL && (in.done < in.end || out.done < out.end)) {
+        bool moved = false;
+        st = advance(m, &in, &moved); /* these first, so that they have a place */
+        TRY(st, advance(m, &out, &moved));
+        if (moved)
+            refresh(&patience);
+        else if (st == NULL)
+            rest(&patience, m->oversubscribed);
+    }
+    return st;
 }
 
 static sheaf_status *collect(sheaf_comm *comm, const sheaf__move *receive, int count)
@@ -399,15 +522,11 @@ static sheaf_status *collect(sheaf_comm *comm, const sheaf__move *receive, int c
     for (int r = 0; r < comm->ranks && st == NULL; r++)
         st = take(m, receive, count, r);
     m->pieces = 0;
-    for (int sends = 0; sends < 2; sends++) /* receives first, so that they have a place */
-        for (int i = 1; i < comm->ranks && st == NULL; i++) {
-            const int r = (comm->rank + i) % comm->ranks;
-            if (sends && m->peer[r].sends_more)
-                st = begin_pieces(m, m->send, m->nsend, r, true);
-            else if (!sends && m->peer[r].receives_more)
-                st = begin_pieces(m, receive, count, r, false);
-        }
-    return st == NULL ? wait_for_pieces(m) : st;
+    TRY(st, list_pieces(m, receive, count, false));
+    const int64_t received = m->pieces;
+    TRY(st, list_pieces(m, m->send, m->nsend, true));
+    TRY(st, move_pieces(m, received));
+    return st != NULL ? st : finish_copies(m);
 }
 
 static const sheaf__transport messages_transport = { "mpi", post, heading, NULL, collect };
@@ -439,8 +558,9 @@ sheaf_status *sheaf__messages_open(sheaf_comm **out, const sheaf__messages_optio
                             .ranks = o->ranks };
     m->mpi = o->mpi;
     m->tag = o->tag;
-    m->most = o->piece > 0 ? o->piece : PIECE;
+    m->most = o->piece > 0 && o->piece < SHEAF__PIECE ? o->piece : SHEAF__PIECE;
     m->oversubscribed = o->oversubscribed;
+    m->comm.reads_gpus = m->mpi->reads_gpus();
     m->comm.world = m->process;
     m->comm.host = o->host == NULL ? NULL : m->host;
     bool failed = false;

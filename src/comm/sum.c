@@ -184,16 +184,17 @@ static void run_here(int64_t tasks, void (*task)(void *context, int64_t index, i
 }
 
 /* Done on return. */
-static sheaf_status *combine_by(const sheaf_comm *comm, const in_place *job)
+static sheaf_status *combine_by(const sheaf_comm *comm, const combine *c, float *const *out,
+                                int outputs, const float *const *operand, sheaf_range of)
 {
-    const sheaf__combining what = { .ranks = job->outputs,
-                                    .operands = job->c->operands,
-                                    .steps = job->c->steps,
-                                    .out = job->out,
-                                    .operand = (const float *const *)job->operand,
-                                    .step = job->c->step,
-                                    .begin = job->share.begin,
-                                    .end = job->share.end };
+    const sheaf__combining what = { .ranks = outputs,
+                                    .operands = c->operands,
+                                    .steps = c->steps,
+                                    .out = out,
+                                    .operand = operand,
+                                    .step = c->step,
+                                    .begin = of.begin,
+                                    .end = of.end };
     sheaf_status *st = comm->mover->combine(comm->moved, &what);
     return sheaf__first_of(st, comm->mover->wait(comm->moved));
 }
@@ -216,7 +217,8 @@ static sheaf_status *combine_in_place(sheaf_comm *comm, const combine *c, const 
     const int64_t tasks = (job.share.end - job.share.begin + BLOCK - 1) / BLOCK;
     sheaf_status *st = NULL;
     if (comm->mover != NULL)
-        st = combine_by(comm, &job);
+        st =
+            combine_by(comm, c, job.out, job.outputs, (const float *const *)job.operand, job.share);
     else if (how->run != NULL && tasks > 1)
         how->run(how->pool, tasks, in_place_task, &job);
     else
@@ -232,6 +234,7 @@ typedef struct flow {
     const combine *c;
     const division *d;
     float *out, *const *own; /* this rank's output and operands */
+    float *staging;          /* of the others' operands */
     sheaf__move send[MAX_SENDS + 1], receive[2 * SHEAF_MAX_SLICES];
     int nsend, nreceive;
     const float *operand[SHEAF_MAX_SLICES]; /* of this rank's share: own or staged */
@@ -245,7 +248,7 @@ static void move_operands(flow *f, int64_t segment)
     int nown = 0;
     for (int i = 0; i < f->c->operands; i++) {
         if (f->c->owner[i] != rank) {
-            float *place = f->comm->staging + (int64_t)i * (SEGMENT + LINE);
+            float *place = f->staging + (int64_t)i * (SEGMENT + LINE);
             f->receive[f->nreceive++] =
                 (sheaf__move){ f->c->owner[i], place,
                                (size_t)(mine.end - mine.begin) * sizeof *place };
@@ -282,9 +285,12 @@ static void move_results(flow *f, int64_t segment)
     }
 }
 
-static void combine_share(const flow *f, int64_t segment)
+static sheaf_status *combine_share(const flow *f, int64_t segment)
 {
     const sheaf_range mine = segment_of(f->d, segment, f->comm->rank);
+    if (f->comm->mover != NULL)
+        return combine_by(f->comm, f->c, &(float *){ f->out + mine.begin }, 1, f->operand,
+                          (sheaf_range){ 0, mine.end - mine.begin });
     const unsigned mode = sheaf__compute_mode_enter();
     for (int64_t at = mine.begin; at < mine.end; at += BLOCK) {
         const float *operand[SHEAF_MAX_SLICES];
@@ -293,6 +299,7 @@ static void combine_share(const flow *f, int64_t segment)
         combine_block(f->c, f->out + at, operand, mine.end - at < BLOCK ? mine.end - at : BLOCK);
     }
     sheaf__compute_mode_leave(mode);
+    return NULL;
 }
 
 /* At least one, in which all meet; results travel behind the last operands. */
@@ -302,9 +309,16 @@ static int64_t exchanges_of(const division *d)
     return d->first == NULL || segments == 0 ? segments + 1 : segments;
 }
 
-static sheaf_status *reserve_staging(sheaf_comm *comm, int operands)
+/* In memory of the processor; a mover's kernels read it, too. */
+static sheaf_status *reserve_staging(float **out, sheaf_comm *comm, int operands)
 {
     const size_t need = (size_t)operands * (size_t)(SEGMENT + LINE);
+    if (comm->mover != NULL) {
+        sheaf_status *st = sheaf__comm_pin(comm, need * sizeof **out);
+        *out = st == NULL ? (float *)((char *)comm->pinned + SHEAF__RING) : NULL;
+        return st;
+    }
+    *out = comm->staging;
     if (need <= comm->staging_capacity)
         return NULL;
     free(comm->staging);
@@ -313,6 +327,7 @@ static sheaf_status *reserve_staging(sheaf_comm *comm, int operands)
     if (comm->staging == NULL)
         return sheaf__no_memory("room for a sum");
     comm->staging_capacity = need;
+    *out = comm->staging;
     return NULL;
 }
 
@@ -321,9 +336,11 @@ static sheaf_status *combine_by_messages(sheaf_comm *comm, const combine *c, con
                                          float *out, float *const *own, sheaf__heading *heading)
 {
     const int64_t segments = segments_of(d), exchanges = exchanges_of(d);
-    sheaf_status *st = reserve_staging(comm, c->operands);
+    float *staging;
+    sheaf_status *st = reserve_staging(&staging, comm, c->operands);
     for (int64_t i = 0; i < exchanges && st == NULL; i++) {
         flow f = { .comm = comm, .c = c, .d = d, .out = out, .own = own };
+        f.staging = staging;
         if (i < segments)
             move_operands(&f, i);
         if (i > 0 && d->first == NULL)
@@ -333,7 +350,7 @@ static sheaf_status *combine_by_messages(sheaf_comm *comm, const combine *c, con
         TRY(st, sheaf__comm_collect(comm, heading->op, f.receive, f.nreceive));
         if (st == NULL && i < segments) {
             const double began = sheaf__seconds();
-            combine_share(&f, i);
+            st = combine_share(&f, i);
             sheaf__comm_count(comm, heading->op)->summing += sheaf__seconds() - began;
         }
     }

@@ -68,6 +68,9 @@ struct sheaf_comm {
     sheaf__counters counters;
     const sheaf__mover *mover; /* NULL: buffers are the processor's */
     void *moved;               /* the mover's own */
+    void *pinned;              /* the mover's: SHEAF__RING, then operands of a sum */
+    size_t pinned_bytes;       /* since sheaf_comm_move_by() */
+    bool reads_gpus;           /* its messages need no ring */
     sheaf__move *moves;        /* scratch of select, kept between calls */
     int64_t moves_capacity;
     float *staging;            /* scratch of sums by messages, kept between calls */
@@ -87,6 +90,13 @@ sheaf_status *sheaf__comm_left(sheaf_comm *comm, sheaf_status *st);
 /* sheaf__comm_again - a further exchange inside the same call. */
 sheaf_status *sheaf__comm_again(sheaf_comm *comm, sheaf__heading *heading, const sheaf__move *send,
                                 int count);
+
+/* Blocks of pinned memory through which messages go, of a piece each: half of them for what is
+ * sent, half for what is received. */
+enum { SHEAF__RING_BLOCKS = 4, SHEAF__PIECE = 1 << 20 };
+#define SHEAF__RING ((size_t)2 * SHEAF__RING_BLOCKS * SHEAF__PIECE)
+/* sheaf__comm_pin - sees to comm->pinned, with so many bytes behind the ring. */
+sheaf_status *sheaf__comm_pin(sheaf_comm *comm, size_t bytes);
 
 /* sheaf__comm_collect - the second half of an exchange of call `op`: fills `receive`. */
 sheaf_status *sheaf__comm_collect(sheaf_comm *comm, sheaf__comm_op op, const sheaf__move *receive,
@@ -141,16 +151,17 @@ void sheaf__threads_leave(sheaf__threads *group, int rank, sheaf_status *why);
  *
  * An exchange is one message from each rank to each other one: its heading, a failure in words, and
  * what it sends there where that is little. The rest follows once the headings were compared,
- * in pieces. A rank that waits polls, and sleeps in between: waiting takes no
+ * in pieces; of a mover's memory that the MPI does not read through the ring, where one piece is
+ * copied while others travel. A rank that waits polls, and sleeps in between: waiting takes no
  * processor time. */
 typedef struct sheaf__messages_options {
     const sheaf__mpi *mpi;
     int rank, ranks;
     const int *process; /* [ranks] their numbers in the MPI; copied */
     const char *const
-        *host;    /* [ranks] where they run: the texts are borrowed; NULL: not known yet */
-    int tag;      /* this and the next one are the group's own */
-    size_t piece; /* bytes of a message at most, below 2^31: an MPI counts in int; 0: 16 MB */
+        *host;           /* [ranks] where they run: the texts are borrowed; NULL: not known yet */
+    int tag;             /* this and the next one are the group's own */
+    size_t piece;        /* bytes of a message at most; 0, and at most: SHEAF__PIECE */
     bool oversubscribed; /* more processes than cores: one that waits gives its core away at once */
 } sheaf__messages_options;
 

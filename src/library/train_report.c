@@ -54,6 +54,9 @@ static void put_rank(sheaf_json_writer *j, const sheaf__usage_total *one, int ra
     }
     sheaf__json_close(j, '}');
     put_peers(j, one, ranks, me);
+    if (one->sent_from != SHEAF__SENT_FROM_HOST)
+        sheaf__json_put_text(j, "sent_from",
+                             one->sent_from == SHEAF__SENT_FROM_GPU ? "gpu" : "pinned");
     if (o->read + o->written > 0)
         sheaf__json_put(j, "offload:{ read:d written:d reading:f writing:f waiting:f }", o->read,
                         o->written, o->reading, o->writing, o->waiting);

@@ -88,14 +88,14 @@ static sheaf_status *borrow(void *host, const sheaf__context *c, void *at, size_
     return st;
 }
 
-/* Do ranks of `comm` exchange device memory as it lies? A plan takes it that they reach each
- * other. */
-static bool in_place(const sheaf__context *c, const sheaf_comm *comm)
+/* Do ranks of `comm` exchange device memory as it lies, or as messages out of it? A plan takes it
+ * that they do. */
+static bool on_device(const sheaf__context *c, const sheaf_comm *comm)
 {
     const sheaf__device *device = c->device;
-    if (device->planned->peers == NULL || c->own_process)
+    if (device->planned->peers == NULL)
         return false;
-    return device->class->counts ||
+    return device->class->counts || c->own_process ||
            (device->class->peers->reach(device->reserved) && sheaf_comm_sees_memory(comm));
 }
 
@@ -103,7 +103,7 @@ static bool in_place(const sheaf__context *c, const sheaf_comm *comm)
 static bool moves_itself(const sheaf__context *c, sheaf_comm *comm)
 {
     const sheaf__device *device = c->device;
-    if (!in_place(c, comm))
+    if (!on_device(c, comm))
         return false;
     if (!device->class->counts)
         sheaf_comm_move_by(comm, &device->class->peers->mover, device->reserved);
@@ -118,7 +118,7 @@ static sheaf_status *settle(sheaf_comm *comm, sheaf_status *st)
 
 bool sheaf__exchanges_beside(const sheaf__context *c)
 {
-    return c->ranks > 1 && in_place(c, c->comm);
+    return c->ranks > 1 && on_device(c, c->comm);
 }
 
 void sheaf__exchange_mark(const sheaf__context *c)

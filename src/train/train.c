@@ -163,22 +163,26 @@ static sheaf_status *account(sheaf__run *r, sheaf_comm *comm, sheaf__run_state *
     return st;
 }
 
-/* The device of each rank, if devices have names. */
-static sheaf_status *note_devices(const sheaf__run *r, sheaf_comm *comm, const sheaf__device *d)
+/* The device of each rank, if devices have names, and the memory its messages come from. */
+static sheaf_status *note_devices(const sheaf__run *r, const sheaf__grid *grid,
+                                  const sheaf__device *d)
 {
-    enum { TEXT = 128 };
-    const int me = sheaf_comm_rank(comm), ranks = sheaf_comm_ranks(comm);
+    enum { TEXT = 192 };
+    static const char *const sent[] = { "", ", exchanges out of its memory",
+                                        ", exchanges through pinned memory of the host" };
+    const int me = sheaf_comm_rank(grid->all), ranks = sheaf_comm_ranks(grid->all);
     const bool by_order = r->options->dtype != SHEAF_F32;
     char text[SHEAF_MAX_SLICES][TEXT];
     if (d->class->name_unit == NULL)
         return NULL;
     d->class->name_unit(d->reserved, text[me], TEXT);
-    sheaf_status *st = sheaf__all_gather(comm, text, sizeof *text);
+    const size_t n = strlen(text[me]);
+    snprintf(text[me] + n, TEXT - n, ", %s%s%s", by_order ? "sums in the order " : "float32",
+             by_order ? sheaf__sums_text(d->sums) : "", sent[sheaf__sent_from_of(grid, d)]);
+    sheaf_status *st = sheaf__all_gather(grid->all, text, sizeof *text);
     for (int i = 0; i < ranks && st == NULL && me == 0; i++)
-        sheaf_note(r->hooks->events, "rank %d%s%s: %s, %s%s", i, r->all == NULL ? "" : " on ",
-                   r->all == NULL ? "" : sheaf__all_host(r->all, i), text[i],
-                   by_order ? "sums in the order " : "float32",
-                   by_order ? sheaf__sums_text(d->sums) : "");
+        sheaf_note(r->hooks->events, "rank %d%s%s: %s", i, r->all == NULL ? "" : " on ",
+                   r->all == NULL ? "" : sheaf__all_host(r->all, i), text[i]);
     return st;
 }
 
@@ -223,7 +227,7 @@ static sheaf_status *train_rank(void *arg, const sheaf__grid *grid)
     st = sheaf__rank_open(&rank, grid, me, &r->job);
     rank.context.activity = rank.judging.activity = sheaf_comm_activity(comm);
     TRY(st, sheaf__run_state_init(&s, &rank, o));
-    TRY(st, note_devices(r, comm, rank.device));
+    TRY(st, note_devices(r, grid, rank.device));
     s.usage = (sheaf__usage){ .rank = &rank, .grid = grid };
     s.slow.window = SILENCES * o->heartbeat;
     if ((st = know_origin(r, comm, st)) != NULL)

@@ -225,6 +225,13 @@ static void finish(sheaf__usage *s)
     }
 }
 
+sheaf__sent_from sheaf__sent_from_of(const sheaf__grid *grid, const sheaf__device *device)
+{
+    if (grid->processes == NULL || device->class->peers == NULL)
+        return SHEAF__SENT_FROM_HOST;
+    return sheaf_comm_reads_gpus(grid->processes) ? SHEAF__SENT_FROM_GPU : SHEAF__SENT_FROM_PINNED;
+}
+
 sheaf_status *sheaf__usage_gather(sheaf__usage_total **out, sheaf__usage *s)
 {
     const int ranks = sheaf_comm_ranks(s->grid->all);
@@ -233,6 +240,7 @@ sheaf_status *sheaf__usage_gather(sheaf__usage_total **out, sheaf__usage *s)
         sheaf_comm_agree(s->grid->all, list == NULL ? sheaf__no_memory("times of ranks") : NULL);
     if (st == NULL) {
         finish(s);
+        s->all.sent_from = sheaf__sent_from_of(s->grid, s->rank->device);
         list[sheaf_comm_rank(s->grid->all)] = s->all;
         st = sheaf__all_gather(s->grid->all, list, sizeof *list);
     }

@@ -11,6 +11,14 @@
 
 struct sheaf__rank;
 
+/* Where messages of a process lie as they are sent. */
+typedef enum sheaf__sent_from {
+    SHEAF__SENT_FROM_HOST, /* as the device's memory does; or there are none */
+    SHEAF__SENT_FROM_GPU,
+    SHEAF__SENT_FROM_PINNED /* copies, in pinned memory of the host */
+} sheaf__sent_from;
+sheaf__sent_from sheaf__sent_from_of(const sheaf__grid *grid, const sheaf__device *device);
+
 /* The whole run of one rank. */
 typedef struct sheaf__usage_total {
     sheaf_event_rank sum; /* of its steps and saves; memory and process: the maximum */
@@ -22,6 +30,7 @@ typedef struct sheaf__usage_total {
     int64_t timed; /* steps in which the following were measured: sheaf_event_spent */
     double products, attention, transfers;
     sheaf_event_offload offload; /* of the steps */
+    sheaf__sent_from sent_from;
 } sheaf__usage_total;
 
 /* Of all ranks in a step. */

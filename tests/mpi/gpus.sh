@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Ranks that are processes, each on an emulated GPU: the bytes of ranks that are threads on processors, and what a launch that
-# fails and a killed process leave.
+# Ranks that are processes, each on an emulated GPU: the bytes of ranks that are threads on processors, with an MPI that reads
+# the memory of GPUs and with one that does not; and what a launch that fails and a killed process leave.
 #
 #   gpus.sh MPI
 . "$(dirname "$0")/lib.sh"
@@ -22,6 +22,29 @@ done
 same "they judge alike" "$work/eval.cpu" "$work/eval.cuda"
 same "and answer alike" "$work/answer.cpu" "$work/answer.cuda"
 check "something" grep -q '"loss".*"tokens"' "$work/eval.cuda" "$work/answer.cuda"
+
+# Exchanges in pieces, whose last is no whole one, and shares that are not even.
+/bin/printf '%s' "{\"prompt\": \"$(seq -s' ' 60)\", \"completion\": \"$(seq -s' ' 61 78)\"}" >"$work/wide.jsonl"
+"$sheaf" init tiny-bytes "$work/tiny" >/dev/null 2>&1 && sed -i 's/"num_hidden_layers": 4/"num_hidden_layers": 1/' "$work/tiny/config.json"
+check "a wide model" "$sheaf" init "$work/tiny" "$work/wide" --seed 1
+wide=(train --model "$work/wide" --data "$work/wide.jsonl" --micro-batch 1 --accumulate 1 --threads 3 --lr 1e-2 --lora-rank 3 --lora-targets all-linear
+      --dtype bfloat16 --sums mma16)
+check "one rank" "$sheaf" "${wide[@]}" --steps 2 --out "$work/one"
+as() { # as MEMORY TEXT T: an MPI that sends from there
+    local memory=$1 text=$2 t=$3
+    [ "$memory" = pinned ] || export SHEAF_READS_GPUS=1
+    ranks $t env LD_PRELOAD="$SHEAF_BUILD_ROOT/tests/mpi/reads_gpus.so" "$sheaf" "${wide[@]}" --steps 2 --tp $t --transport mpi --device cuda --json \
+        --out "$work/$memory.$t" >"$work/$memory.json" 2>"$work/$memory.log"
+    check "$t processes, sent from $memory memory" test $? = 0
+    unset SHEAF_READS_GPUS
+    check "$t processes, sent from $memory memory: the bytes of one rank" equal "$work/one" "$work/$memory.$t"
+    check "$t processes, sent from $memory memory: each says so" test "$(grep -c "^rank .* on .*: GPU .*, exchanges $text" "$work/$memory.log")" = $t
+    check "$t processes, sent from $memory memory: so does the JSON" test "$(grep -o "\"sent_from\":\"$memory\"" "$work/$memory.json" | wc -l)" = $t
+}
+for t in 2 3; do
+    as pinned "through pinned memory of the host" $t
+    as gpu "out of its memory" $t
+done
 
 # goes_on NAME: $work/broken is sound, and goes on to the bytes of $work/whole, which are made as long.
 goes_on() {
@@ -55,4 +78,20 @@ wait $caller
 check "a killed process: the run ends" test $? != 0
 check "a killed process: all of them" waits none
 goes_on "a killed process"
+
+# In the middle of an exchange, of which some pieces are through.
+cat >"$work/each" <<'END'
+[ "${OMPI_COMM_WORLD_RANK:-}${PMI_RANK:-}" != 1 ] || export SHEAF_KILL_AT=41
+exec "$@"
+END
+for memory in pinned gpu; do
+    [ $memory = pinned ] || export SHEAF_READS_GPUS=1
+    code=0
+    timeout 30 "$mpirun" -n 3 bash "$work/each" env LD_PRELOAD="$SHEAF_BUILD_ROOT/tests/mpi/reads_gpus.so" "$sheaf" "${wide[@]}" --steps 1000 --tp 3 --transport mpi \
+        --device cuda --out "$work/broken" >"$work/log" 2>&1 || code=$?
+    check "killed within an exchange, $memory: all end in 30 seconds" test $code != 0 -a $code != 124
+    check "killed within an exchange, $memory: none is left" waits none
+    check "killed within an exchange, $memory: which is told" grep -qE "rank 1 of 3 .*has died|signal 9" "$work/log"
+    rm -rf "$work/broken"
+done
 finish

@@ -55,6 +55,14 @@ static void library(char text[SHEAF__MPI_TEXT])
     snprintf(text, SHEAF__MPI_TEXT, "%.*s", SHEAF__MPI_TEXT - 1, all);
 }
 
+/* Not every MPI has it. */
+extern int MPIX_Query_cuda_support(void) __attribute__((weak));
+
+static bool reads_gpus(void)
+{
+    return MPIX_Query_cuda_support != NULL && MPIX_Query_cuda_support() != 0;
+}
+
 static int send(sheaf__mpi_request *out, const void *bytes, int size, int peer, int tag)
 {
     MPI_Request handle = MPI_REQUEST_NULL;
@@ -97,6 +105,6 @@ static void end_all(int code)
 
 __attribute__((visibility("default"))) extern const sheaf__mpi sheaf__mpi_plugin;
 const sheaf__mpi sheaf__mpi_plugin = {
-    SHEAF__MPI_VERSION, SHEAF_VERSION, start, library, send, receive, test, explain,
+    SHEAF__MPI_VERSION, SHEAF_VERSION, start, library, reads_gpus, send, receive, test, explain,
     MPI_Finalize,       end_all
 };

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { SHEAF__MPI_VERSION = 1, SHEAF__MPI_TEXT = 512, SHEAF__MPI_BEGUN = -1 };
+enum { SHEAF__MPI_VERSION = 2, SHEAF__MPI_TEXT = 512, SHEAF__MPI_BEGUN = -1 };
 #define SHEAF__MPI_SYMBOL "sheaf__mpi_plugin"
 
 typedef struct sheaf__mpi_request {
@@ -23,6 +23,7 @@ typedef struct sheaf__mpi {
      * stay as they are */
     int (*start)(int *rank, int *ranks);
     void (*library)(char text[SHEAF__MPI_TEXT]); /* "Open MPI v4.1.4, ..." */
+    bool (*reads_gpus)(void); /* it says that messages may lie in the memory of NVIDIA's GPUs */
     int (*send)(sheaf__mpi_request *out, const void *bytes, int size, int peer, int tag);
     int (*receive)(sheaf__mpi_request *out, void *bytes, int size, int peer, int tag);
     /* done: it is over, and `request` with it; size: bytes of what was received */

@@ -26,6 +26,8 @@ static sheaf_status *look(sheaf__gpu *gpu)
         e = d->attribute(&can_map, SHEAF__GPU_CAN_MAP, gpu->handle);
     if (e == 0)
         e = d->attribute(&most_shared, SHEAF__GPU_MOST_SHARED, gpu->handle);
+    if (e == 0)
+        e = d->attribute(&gpu->rdma, SHEAF__GPU_CAN_RDMA, gpu->handle);
     if (e != 0)
         return sheaf__gpu_failed(gpu, e, "looking at it");
     if (gpu->major < 8 || !can_map || (size_t)most_shared < SHEAF__GPU_SHARED) {
@@ -41,7 +43,8 @@ static sheaf_status *look(sheaf__gpu *gpu)
 
 static sheaf__gpu_memory memory_of(const sheaf__gpu *gpu)
 {
-    return (sheaf__gpu_memory){ .type = 1, .place = { 1, gpu->handle } };
+    return (
+        sheaf__gpu_memory){ .type = 1, .place = { 1, gpu->handle }, .flags.rdma = gpu->rdma != 0 };
 }
 
 /* Addresses for all the memory that the GPU has: no rank can use more. */

@@ -68,7 +68,7 @@ struct sheaf__gpu {
     sheaf__device *device; /* its operation runs */
     int number, handle;    /* of the GPU: as named, and the driver's */
     char name[64];
-    int major, minor, processors;
+    int major, minor, processors, rdma;
     int mate[SHEAF__GPU_PEERS], mates; /* handles of the visible GPUs, if they reach each other */
     bool reaches;                      /* they do; so does the only one */
     bool hangs;                        /* its probe does not end: nothing waits for it again */
@@ -88,6 +88,8 @@ struct sheaf__gpu {
     int64_t blocks, block_capacity;
     sheaf__gpu_error refused; /* why memory was not granted last */
     sheaf__gpu_ring ring;
+    void *pinned; /* memory of the host, of exchanges between processes */
+    size_t pinned_bytes;
     sheaf__gpu_lists lists;
     size_t panels; /* bytes at the end of the scratch for those of quantised weights */
     size_t kept;   /* bytes at its beginning for queries of attention's backward pass */

@@ -1,5 +1,6 @@
 /* peers.c - what GPUs of one process do with each other's memory (device.h): an address is the same
- * on all of them, and those that reach each other map it for all (gpu.c). */
+ * on all of them, and those that reach each other map it for all (gpu.c). And what a GPU does for
+ * exchanges between processes. */
 #include "ops/devices/gpu/gpu.h"
 #include "ops/devices/gpu/kernels/exchange.h"
 
@@ -23,6 +24,8 @@ void sheaf__gpu_peers_close(sheaf__gpu *gpu)
             (void)gpu->driver->event_free(gpu->marked[i]);
     if (gpu->exchange != NULL)
         (void)gpu->driver->stream_free(gpu->exchange);
+    if (gpu->pinned != NULL)
+        (void)gpu->driver->unpin(gpu->pinned);
 }
 
 /* Does each of n GPUs reach the others' memory? */
@@ -155,4 +158,42 @@ static sheaf_status *combine(void *range, const sheaf__combining *what)
     return st;
 }
 
-const sheaf__peers sheaf__gpu_peers = { reach, mark, { lend, wait, copy, combine } };
+static sheaf_status *fetch(void *range, void *to, const void *from, size_t bytes)
+{
+    sheaf__gpu *gpu = ((const sheaf__reserved *)range)->own;
+    sheaf__gpu_error e = enter(gpu);
+    if (e == 0)
+        e = gpu->driver->download(to, (uintptr_t)from, bytes, gpu->exchange);
+    pthread_mutex_unlock(&gpu->lock);
+    return sheaf__gpu_failed(gpu, e, "copying from it to another process");
+}
+
+static sheaf_status *place(void *range, void *to, const void *from, size_t bytes)
+{
+    sheaf__gpu *gpu = ((const sheaf__reserved *)range)->own;
+    sheaf__gpu_error e = enter(gpu);
+    if (e == 0)
+        e = gpu->driver->upload((uintptr_t)to, from, bytes, gpu->exchange);
+    pthread_mutex_unlock(&gpu->lock);
+    return sheaf__gpu_failed(gpu, e, "copying to it from another process");
+}
+
+static sheaf_status *pinned(void **out, void *range, size_t bytes)
+{
+    sheaf__gpu *gpu = ((const sheaf__reserved *)range)->own;
+    sheaf__gpu_error e = enter(gpu);
+    if (e == 0 && bytes > gpu->pinned_bytes) {
+        if (gpu->pinned != NULL)
+            (void)gpu->driver->unpin(gpu->pinned);
+        gpu->pinned = NULL;
+        e = gpu->driver->pin(&gpu->pinned, bytes);
+        gpu->pinned_bytes = e == 0 ? bytes : 0;
+    }
+    *out = gpu->pinned;
+    pthread_mutex_unlock(&gpu->lock);
+    return sheaf__gpu_failed(gpu, e, "pinning memory of the host for exchanges");
+}
+
+const sheaf__peers sheaf__gpu_peers = { reach,
+                                        mark,
+                                        { lend, wait, copy, combine, fetch, place, pinned } };

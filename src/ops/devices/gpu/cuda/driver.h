@@ -46,6 +46,7 @@ enum {
     SHEAF__GPU_MINOR = 76,
     SHEAF__GPU_MOST_SHARED = 97, /* bytes of a block */
     SHEAF__GPU_CAN_MAP = 102,    /* memory into reserved addresses */
+    SHEAF__GPU_CAN_RDMA = 110,   /* network adapters reach such memory, if it is made for them */
     /* of a pair */
     SHEAF__GPU_PEER_ATOMICS = 3, /* NVLink has them, PCI Express has not */
     /* of a kernel */

@@ -27,6 +27,7 @@ SAME_PLACE(sheaf__gpu_memory, handles, CUmemAllocationProp, requestedHandleTypes
 SAME_PLACE(sheaf__gpu_memory, place, CUmemAllocationProp, location);
 SAME_PLACE(sheaf__gpu_memory, flags, CUmemAllocationProp, allocFlags);
 SAME_PLACE(sheaf__gpu_memory, flags.compression, CUmemAllocationProp, allocFlags.compressionType);
+SAME_PLACE(sheaf__gpu_memory, flags.rdma, CUmemAllocationProp, allocFlags.gpuDirectRDMACapable);
 SAME_PLACE(sheaf__gpu_memory, flags.usage, CUmemAllocationProp, allocFlags.usage);
 SAME_PLACE(sheaf__gpu_access, place, CUmemAccessDesc, location);
 SAME_PLACE(sheaf__gpu_access, flags, CUmemAccessDesc, flags);
@@ -57,6 +58,7 @@ SAME_NUMBER(SHEAF__GPU_MAJOR, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
 SAME_NUMBER(SHEAF__GPU_MINOR, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
 SAME_NUMBER(SHEAF__GPU_MOST_SHARED, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
 SAME_NUMBER(SHEAF__GPU_CAN_MAP, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED);
+SAME_NUMBER(SHEAF__GPU_CAN_RDMA, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED);
 SAME_NUMBER(SHEAF__GPU_PEER_ATOMICS, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED);
 SAME_NUMBER(SHEAF__GPU_DYNAMIC_SHARED, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
 SAME_NUMBER(SHEAF__GPU_OWN_ORDER, CU_STREAM_NON_BLOCKING);
