@@ -1,46 +1,65 @@
 #!/usr/bin/env python3
-"""Makes small mistakes in functions of src by rule, one at a time, and sees whether a test notices each.
+"""Makes small mistakes in functions of src by rule and sees whether a test notices each.
 
 mutate.py [--since REV] [--match REGEX] [--sample N] [--seed S] [--least PERCENT] [--quick] [--list] [FILE or FOLDER]...
 
 Without a file or folder: all of src. --since: only functions that changed since REV. --match: only places whose line in
 the list of equivalent ones (below) has it. --sample: N of the places, drawn by the seed (1). --quick: without shell tests
-of the command. --list shows the places and their tests, and runs nothing.
+of the command. --list shows the places, and runs nothing.
 
 negate  if, while: the opposite        never  if: not taken                arms  c ? a : b: c ? b : a
 join    && for ||, || for &&           equal  == for !=, != for ==         one   + 1 or - 1 left out
 bound   < for <=, > for >= and back; a loop one short                      sign  + for -, - for +
 drop    a statement left out: a call, or what a field or an element is set to
 
-The tree is copied to a temporary folder; there each mistake is tried against at most MOST tests of the file (the stem of
-its name), of its header, its folder and its room, and MOST / 2 of a like name or of what stands on the room (BEYOND).
-A test that fails must pass without the mistake. tests/mutants/equivalent.txt lists mistakes that no test can notice:
+A copy of the tree in a temporary folder gets all mistakes at once, each behind its number, `sheaf_mutant(17) ? a <= b :
+a < b`, and is built once; SHEAF_MUTANT=17 switches one on. Every test runs once without a mistake, which shows its time
+and what it reaches; then each mistake meets the tests that reach it, those of its room first, then the quickest, until one
+fails or as many took SECONDS without it. tests/mutants/equivalent.txt lists mistakes that no test can notice:
 "FILE FUNCTION RULE | LINE WITH THE MISTAKE | REASON". Ends with the counts; 1 where fewer than --least (100) percent of the
 others are noticed.
 """
-import argparse, fnmatch, json, os, random, re, resource, shutil, signal, subprocess, sys, tempfile, time
+import argparse, json, os, random, re, resource, shutil, signal, subprocess, sys, tempfile, time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-MOST, LIMIT, LIMIT_CLI, MEMORY = 20, 120, 300, 12 << 30
-BEHIND, FAR = 6, 99  # how near a test is to a source
-BEYOND = {  # tests that stand elsewhere than a room and have not its name
-    'base': 'formats/safetensors data/records cli/outputs', 'catalog': 'dialects/* cli/verify', 'formats': 'dialects/* cli/verify',
-    'checkpoint': 'cli/verify cli/convert', 'comm': 'train/run cli/ranks', 'dialects': 'cli/convert cli/namings cli/another_model',
-    'families': 'parity/families parity/minicpmv', 'http': 'cli/serve', 'infer': 'parity/llama parity/successors_hf cli/talk cli/answers',
-    'inputs': 'data/data_text cli/pictures cli/tokenize cli/render', 'layout': 'schema/schema tape/trained',
-    'library': 'cli/usage cli/bad_input', 'lora': 'checkpoint/merge cli/merge cli/namings', 'models': 'parity/llama parity/families',
-    'monitor': 'cli/progress cli/prometheus', 'ops': 'tape/layers', 'plan': 'cli/fits', 'schema': 'families/families cli/namings',
-    'tape': 'train/run parity/llama', 'train': 'cli/evaluate cli/resume', 'driver': 'cli/restarts cli/stopped',
-    'cli': 'cli/usage cli/bad_input', 'pages': 'cli/report cli/browser'}
+SECONDS, LIMIT, JOBS = 60, 600, os.cpu_count()
+FIRST_KILLED = ['sh', '-c', 'echo 1000 >/proc/self/oom_score_adj; exec "$@"', 'sh']  # and no others, if it takes all memory
+LATE = ['maybe-uninitialized', 'uninitialized', 'array-bounds', 'stringop-overflow', 'stringop-overread', 'format-truncation']
+SWITCH = r'''
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+static unsigned char *reached;
+static int now;
+__attribute__((constructor)) static void begin(void)
+{
+    const char *what = getenv("SHEAF_MUTANT"); /* a number, or the file that notes what is reached */
+    const int file = what != NULL && *what == '/' ? open(what, O_RDWR) : -1;
+    now = what != NULL ? atoi(what) : 0;
+    if (file >= 0) {
+        reached = mmap(NULL, %d, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+        close(file);
+    }
+}
+int sheaf_mutant(int number)
+{
+    if (reached != NULL)
+        reached[number] = 1;
+    return number == now;
+}
+'''
 # What only a leak, a race, the text of a message or a failed allocation would show is left alone.
-QUIET = re.compile(r'free|close|unlock|lock$|expected|found|try_this|note|warn|unlink|pthread|assert|va_end|va_start|print|advise|yield')
+QUIET = re.compile(r'free|close|release|unlock|lock$|expected|found|try_this|note|warn|unlink|pthread|assert|va_end|va_start|print|advise|yield')
 TOKEN = re.compile(r'''//[^\n]*|/\*.*?\*/|^[ \t]*\#(?:\\\n|[^\n])*|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\\n])*'|[A-Za-z_]\w*|
     \d(?:[eEpP][+-]|[\w.])*|->|\+\+|--|<<=|>>=|&&|\|\||[<>=!]=|<<|>>|[-+*/%&|^]=|\S''', re.S | re.M | re.X)
 SET = re.compile(r'\w+(?: (?:\.|->) \w+| \[[^=;]*\])+ (?:[-+|&]=|=) ')
 KEYWORDS = ('if', 'while', 'for', 'switch', 'return', 'sizeof')
 OTHER = {'&&': '||', '||': '&&', '==': '!=', '!=': '==', '<': '<=', '<=': '<', '>': '>=', '>=': '>'}
 RULE = {'&&': 'join', '||': 'join', '==': 'equal', '!=': 'equal'}
+BEFORE = {*'([{,;}?:', *'= += -= *= /= %= &= |= ^= <<= >>= return case else do'.split()}  # an expression
 
 
 class Source:
@@ -76,20 +95,32 @@ class Source:
             i = self.mate[i] + 1 if self.t[i] in '([{' else i + 1
         return i
 
+    def begin_of(self, i):
+        while self.t[i - 1] not in BEFORE:
+            i = self.mate[i - 1] if self.t[i - 1] in ')]' else i - 1
+        return i
+
     def places(self, first, last):
-        """(rule, [(first token, behind the last, text)]) of each mistake."""
+        """(rule, first token, behind the last, the text there with the mistake, how both stand there) of each mistake."""
         t, mate, bounds, i = self.t, self.mate, set(), first
+        either, opposite = 'sheaf_mutant(%d) ? {} : (', 'sheaf_mutant(%d) == !('
+
+        def within(rule, begin, end, new):
+            """The expression around it, with these tokens replaced."""
+            a, z = self.begin_of(begin), self.end_of(end, ',;)]}:?')
+            text = self.part(a, begin) + f' {new} ' + self.part(end, z)
+            return rule, a, z, ' '.join(text.split()), either
         while i < last:
             now, i = i, i + 1
             if t[now] in ('if', 'while') and t[i] == '(':
-                end, inside = mate[i], t[i + 1:mate[i]]
+                end, inside = mate[i], self.part(i + 1, mate[i])
                 if t[now] == 'if' and 'no_memory' in ' '.join(t[end:self.end_of(end + 1, ';')]):
                     i = self.end_of(end + 1, ';')
                     continue
-                if not set(inside) & set(OTHER):
-                    yield 'negate', [(i + 1, i + 1, '!('), (end, end, ')')]
+                if not set(t[i:end]) & set(OTHER):
+                    yield 'negate', i + 1, end, f'!({inside})', opposite
                 if t[now] == 'if':
-                    yield 'never', [(i + 1, i + 1, '0 && ('), (end, end, ')')]
+                    yield 'never', i + 1, end, f'0 && ({inside})', '!sheaf_mutant(%d) && ('
             elif t[now] == 'for' and t[i] == '(':
                 middle = self.end_of(i + 1, ';')
                 bounds |= set(range(middle, self.end_of(middle + 1, ';')))
@@ -97,58 +128,41 @@ class Source:
                 i = mate[i]
             elif t[now] in RULE:
                 if 'NULL' not in (t[now - 1], t[i]) and not (t[i + 1] == '?' and t[i + 2][0] == '"'):
-                    yield RULE[t[now]], [(now, i, OTHER[t[now]])]
+                    yield within(RULE[t[now]], now, i, OTHER[t[now]])
             elif t[now] in OTHER:
                 short = now in bounds and {'<': '+ 1 <', '>': '- 1 >'}.get(t[now])
-                yield 'bound', [(now, i, short or OTHER[t[now]])]
+                yield within('bound', now, i, short or OTHER[t[now]])
             elif t[now] in '+-' and re.match(r'[\w)\]]', t[now - 1]) and t[now - 1] not in ('return', 'case'):
                 if t[i] != '1':
-                    yield 'sign', [(now, i, '-' if t[now] == '+' else '+')]
+                    yield within('sign', now, i, '-' if t[now] == '+' else '+')
                 elif t[i + 1] not in '*/%<<>>':
-                    yield 'one', [(now, i + 1, '')]
+                    yield within('one', now, i + 1, '')
             elif t[now] == '?':
-                colon, end = self.end_of(i, ':'), 0
-                end = self.end_of(colon + 1)
+                begin, end = self.begin_of(now), self.end_of(self.end_of(i, ':') + 1)
                 if '?' not in t[i:end] and t[i][0] != '"':
-                    a, b = self.part(i, colon), self.part(colon + 1, end)
-                    yield 'arms', [(i, colon, b), (colon + 1, end, a)]
+                    yield 'arms', begin, now, f'!({self.part(begin, now)})', opposite
             elif re.match(r'[A-Za-z_]', t[now]) and (t[now - 1] in ('{', '}', ';', 'else') or
                                                      t[now - 1] == ')' and t[mate[now - 1] - 1] in ('if', 'for', 'while')):
                 end = self.end_of(now, ';{')
                 what = t[self.end_of(i + 1, ',') + 1] if t[now] == 'TRY' else t[now]
                 call = t[i] == '(' and mate[i] + 1 == end and not QUIET.search(what)
                 if t[end] == ';' and (call and what not in KEYWORDS or SET.match(' '.join(t[now:end]))):
-                    yield 'drop', [(now, end, '/* ' + ' '.join(self.part(now, end).split()).replace('*/', '') + ' */')]
+                    yield 'drop', now, end, '/* ' + self.part(now, end).replace('*/', '') + ' */', 'sheaf_mutant(%d) ? (void)0 : (void)('
 
     def part(self, first, last):
-        return self.text[self.tokens[first].start():self.tokens[last - 1].end()]
-
-    def changed(self, edits):
-        text = self.text
-        for first, last, new in sorted(edits, reverse=True):
-            at = self.tokens[first].start()
-            text = text[:at] + new + text[self.tokens[last - 1].end() if last > first else at:]
-        return text
+        return self.text[self.tokens[first].start():self.tokens[last - 1].end()] if first < last else ''
 
 
 class Place:
-    def __init__(self, source, name, rule, edits):
-        self.source, self.function, self.rule, self.edits = source, name, rule, edits
-
-    @property
-    def line(self):
-        return self.source.line(self.source.tokens[self.edits[0][0]].start())
-
-    @property
-    def text(self):
-        return self.source.changed(self.edits)
-
-    @property
-    def key(self):
-        return f'{self.source.path} {self.function} {self.rule} | {" ".join(self.text.splitlines()[self.line - 1].split())}'
+    def __init__(self, source, function, rule, first, last, new, form):
+        self.source, self.begin, self.end = source, source.tokens[first].start(), source.tokens[last - 1].end()
+        self.lines = range(source.line(self.begin), source.line(self.end) + 1)
+        self.form = form.format(new) if '{}' in form else form
+        line = source.text[source.text.rfind('\n', 0, self.begin) + 1:self.begin] + new + source.text[self.end:].split('\n', 1)[0]
+        self.key = f'{source.path} {function} {rule} | {" ".join(line.split())}'
 
     def __str__(self):
-        return f'{self.source.path}:{self.line} {self.key.split(" ", 1)[1]}'
+        return f'{self.source.path}:{self.lines[0]} {self.key.split(" ", 1)[1]}'
 
 
 def git_lines(rev):
@@ -178,96 +192,86 @@ def places(options):
 
 
 class Tree:
-    """A copy of the sources, built as far as a test needs it."""
+    """A copy of the sources with mistakes, of which a number chooses one; `places` loses those that do not compile."""
 
-    def __init__(self, quick):
-        unwanted = {'sheaf:large', 'sheaf:rules', 'sheaf:package', 'sheaf:cli' if quick else ''}
-        self.root = Path(tempfile.mkdtemp(prefix='sheaf-mutate.')).resolve()
-        self.build, self.sound = self.root / 'build', {}
-        shutil.copytree(ROOT, self.root, dirs_exist_ok=True, symlinks=True, ignore=lambda folder, names: [
+    def __init__(self, root, places, quick):
+        unwanted = {'sheaf:large', 'sheaf:rules', 'sheaf:package', 'sheaf:ranks', 'sheaf:examples', *(('sheaf:cli', 'sheaf:mpi') if quick else ())}
+        self.root, self.build, self.places = root, root / 'build', places
+        shutil.copytree(ROOT, root, dirs_exist_ok=True, symlinks=True, ignore=lambda folder, names: [
             n for n in names if Path(folder) == ROOT and (n == '.git' or n.startswith('build'))])
-        subprocess.run(['meson', 'setup', self.build, self.root], check=True, stdout=subprocess.DEVNULL)
-        for folder, mode in ((self.root, 0o755), (self.root / 'tmp', 0o1777)):
-            folder.mkdir(exist_ok=True)
-            folder.chmod(mode)
+        (root / 'switch.c').write_text(SWITCH % (len(places) + 1))
+        subprocess.run(['gcc', '-O2', '-shared', '-fPIC', '-o', root / 'libswitch.so', root / 'switch.c'], check=True)
+        subprocess.run(['meson', 'setup', '-Dwerror=true', '-Dgpu_kinds=', '-Db_asneeded=false', self.build, root], check=True,
+                       stdout=subprocess.DEVNULL, env={**os.environ, 'LDFLAGS': f'{root}/libswitch.so -Wl,-rpath,{root}'})
+        root.chmod(0o755)
         about = lambda what: json.loads(subprocess.check_output(['meson', 'introspect', '--' + what, self.build]))
-        targets = {x['id']: x for x in about('targets')}
-        self.tests = {}
-        for test in about('tests'):
-            test['files'] = [os.path.relpath(f, self.build) for d in test['depends'] for f in targets[d]['filename']]
-            test['sources'] = [os.path.relpath(s, self.root) for d in test['depends'] if 'sheaf:unit' in test['suite']
-                               for part in targets[d]['target_sources'] for s in part.get('sources', [])]
-            test['includes'] = set(re.findall(r'#include "([^"]+)"', ''.join((self.root / s).read_text() for s in test['sources'])))
-            if not set(test['suite']) & unwanted:
-                self.tests[test['name']] = test
+        files = {x['id']: [os.path.relpath(f, self.build) for f in x['filename']] for x in about('targets')}
+        tests = [test for test in about('tests') if not set(test['suite']) & unwanted]
+        targets = sorted({f for test in tests for d in test['depends'] for f in files[d]})
+        self.write({p.source for p in places})
+        while (made := subprocess.run(['ninja', '-k', '0', '-C', self.build, *targets], capture_output=True, text=True)).returncode != 0:
+            said = re.sub(r'\x1b\[[0-9;]*[mK]', '', made.stdout)
+            wrong = {(m[1], int(m[2])) for m in re.finditer(r'^\.\./(src/[^:\s]+):(\d+):.*error', said, re.M)}
+            bad = [p for p in places if p and any((p.source.path, line) in wrong for line in p.lines)]
+            if not bad:
+                sys.exit('mutate.py: the tree does not compile\n' + '\n'.join(re.findall('.*error.*', said)))
+            for place in bad:
+                places[places.index(place)] = None
+            self.write({p.source for p in bad})
         apart = ['unshare', '-Urpf', '--kill-child']  # what a mistake kills must not be ours
-        self.apart = apart if shutil.which('unshare') and self.run_apart(apart + ['true'], 10, {}) else []
+        self.apart = apart if shutil.which('unshare') and self.run(apart + ['true'], 10, {}, 0) else []
+        with ThreadPoolExecutor(JOBS) as pool:
+            self.tests = [test for test in pool.map(self.sound, tests) if test]
 
-    def run_apart(self, command, limit, env):
+    def sound(self, test):
+        """The test, its seconds and what it reaches; None: it fails without a mistake."""
+        marks = self.root / ('reached.' + test['name'].replace('/', '.'))
+        marks.write_bytes(bytes(len(self.places) + 1))
+        marks.chmod(0o666)
+        begin = time.monotonic()
+        if self.run(self.apart + test['cmd'], LIMIT, test['env'], marks):
+            return test, time.monotonic() - begin, marks.read_bytes()
+        print(f'# {test["name"]} fails without a mistake', flush=True)
+
+    def write(self, sources):
+        """Sources with their mistakes, one within the other. Their warnings are left out: by a marker, and by name what it leaves."""
+        quiet = ''.join(f'#pragma GCC diagnostic ignored "-W{w}"\n' for w in LATE)
+        for source in sources:
+            at, text = {}, source.text
+            for number, p in sorted(enumerate(self.places, 1), key=lambda x: x[1].end - x[1].begin if x[1] else 0):
+                if p and p.source is source:
+                    at[p.begin] = '(' + p.form.replace('%d', str(number), 1) + at.get(p.begin, '')
+                    at[p.end] = at.get(p.end, '') + '))'
+            for where in sorted(at, reverse=True):
+                text = text[:where] + at[where] + text[where:]
+            (self.root / source.path).write_text(f'int sheaf_mutant(int);\n{quiet}# 1 "../{source.path}" 3\n{text}')
+
+    def run(self, command, limit, env, mutant):
         who = {'user': 65534, 'group': 65534, 'extra_groups': []} if os.getuid() == 0 else {}
-        run = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=self.root / 'tmp',
-                               env={**os.environ, **env, 'TMPDIR': str(self.root / 'tmp')}, start_new_session=True, **who,
-                               preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY)))
-        try:
-            return run.wait(limit) == 0
-        except subprocess.TimeoutExpired:
-            os.killpg(run.pid, signal.SIGKILL)
-            run.wait()
-            return False
+        with tempfile.TemporaryDirectory(dir=self.root, prefix='', ignore_cleanup_errors=True) as own:
+            os.chmod(own, 0o1777)
+            run = subprocess.Popen(FIRST_KILLED + command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                   cwd=own, env={**os.environ, **env, 'TMPDIR': own, 'SHEAF_MUTANT': str(mutant)}, start_new_session=True, **who)
+            try:
+                return run.wait(limit) == 0
+            except subprocess.TimeoutExpired:
+                os.killpg(run.pid, signal.SIGKILL)
+                run.wait()
+                return False
 
-    def passes(self, name):
-        """None: it does not compile."""
-        test = self.tests[name]
-        if subprocess.run(['ninja', '-C', self.build, *test['files']], stdout=subprocess.DEVNULL).returncode != 0:
-            return None
-        begin, limit = time.monotonic(), LIMIT_CLI if name.startswith('cli/') else LIMIT
-        good = self.run_apart(self.apart + test['cmd'], min(limit, 10 + 10 * self.sound.get(name, limit)), test['env'])
-        return good and time.monotonic() - begin
-
-    def tests_of(self, source):
-        folder, stem = os.path.split(source.path)
-        stem, room = stem[:-2], folder.split('/')[1] if '/' in folder else folder
-        seen = re.match(r'/\* \S+ - see (\S+\.h)', source.text)
-        alike = lambda name: -len({os.path.basename(folder), *stem.split('_')} & set(re.split('[/_]', name)))
-        headers = {folder[4:] + f'/{stem}.h'} | ({seen[1], folder[4:] + '/' + seen[1]} if seen else set())
-
-        def distance(test):
-            near = [s[:-len('_test.c')] for s in test['sources'] if s.endswith('_test.c')]
-            if f'{folder}/{stem}' in near:
-                return 0
-            if any(os.path.dirname(n) == folder and (stem.startswith(os.path.basename(n) + '_') or
-                                                     os.path.basename(n).startswith(stem + '_')) for n in near):
-                return 1
-            same = test['name'].startswith(room + '/') and test['sources'] != []
-            if headers & test['includes']:
-                return 2 if same else 4
-            if same:
-                return 3 if folder in map(os.path.dirname, near) else 5
-            if alike(test['name']) != 0:
-                return BEHIND
-            return next((BEHIND + 1 + i for i, p in enumerate(BEYOND.get(room, '').split()) if fnmatch.fnmatch(test['name'], p)), FAR)
-        near = sorted((distance(test), alike(name), name) for name, test in self.tests.items())
-        return [name for d, _, name in near if d < BEHIND][:MOST] + [name for d, _, name in near if BEHIND <= d < FAR][:MOST // 2]
-
-    def judge(self, place):
-        """killed, survived, broken or unjudged, and the test."""
-        at, tests = self.root / place.source.path, [n for n in self.tests_of(place.source) if self.sound.get(n) is not False]
-        try:
-            at.write_text(place.text)
-            for name in tests:
-                passed = self.passes(name)
-                if passed is None:
-                    return 'broken', name
-                if passed is False:
-                    at.write_text(place.source.text)
-                    if name not in self.sound:
-                        self.sound[name] = self.passes(name)  # the seconds that it takes, or False
-                    if self.sound[name]:
-                        return 'killed', name
-                    at.write_text(place.text)
-        finally:
-            at.write_text(place.source.text)
-        return ('survived', ' '.join(tests)) if tests else ('unjudged', 'no test')
+    def judge(self, number, place):
+        """killed, survived or broken, and by what."""
+        if place is None:
+            return 'broken', 'compiler'
+        room = place.source.path.split('/')[1]
+        spent, met = 0, []
+        for test, seconds, reached in sorted(self.tests, key=lambda x: (not x[0]['name'].startswith(room + '/'), x[1])):
+            if reached[number] and spent < SECONDS:
+                spent += seconds
+                met.append(test['name'])
+                if not self.run(self.apart + test['cmd'], 10 + 10 * seconds, test['env'], number):
+                    return 'killed', met[-1]
+        return 'survived', ' '.join(met) or 'no test reaches it'
 
 
 def main():
@@ -283,28 +287,29 @@ def main():
     options = options.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(130))
     chosen = [p for p in places(options) if not options.match or re.search(options.match, p.key)]
+    print(f'# {len(chosen)} places')
     if options.sample is not None and options.sample < len(chosen):
         drawn = random.Random(options.seed).sample(range(len(chosen)), options.sample)
         chosen = [chosen[i] for i in sorted(drawn)]
+    if options.list:
+        return print(*chosen, sep='\n')
     listed = (ROOT / 'tests/mutants/equivalent.txt').read_text().splitlines()
-    tree, known = Tree(options.quick), dict(row.rsplit(' | ', 1) for row in listed if row[:1] not in ('', '#'))
-    count = dict.fromkeys(['killed', 'survived', 'broken', 'equivalent', 'unjudged'], 0)
-    try:
-        for place in chosen:
-            if options.list:
-                print(f'{place}\n    {" ".join(tree.tests_of(place.source))}')
-                continue
-            verdict, by = ('equivalent', known[place.key]) if place.key in known else tree.judge(place)
+    known = dict(row.rsplit(' | ', 1) for row in listed if row[:1] not in ('', '#'))
+    count = dict.fromkeys(['killed', 'survived', 'broken', 'equivalent'], 0)
+    left = [p for p in chosen if p.key not in known]
+    count['equivalent'], given = len(chosen) - len(left), list(left)
+    with tempfile.TemporaryDirectory(prefix='mutate.') as folder, ThreadPoolExecutor(JOBS) as pool:
+        tree = Tree(Path(folder).resolve(), left, options.quick)
+        for place, (verdict, by) in zip(given, pool.map(tree.judge, range(1, len(left) + 1), left)):
             count[verdict] += 1
             print(f'# {verdict}: {place} ({by})', flush=True)
-    finally:
-        shutil.rmtree(tree.root)
     judged = count['killed'] + count['survived']
     share = 100 * count['killed'] // judged if judged else 100
-    good = share >= options.least and count['unjudged'] == 0
-    print(f'{"ok" if good else "not ok"} - {share} % of mistakes by rule are noticed, wanted {options.least}')
-    print('{killed} killed, {survived} survived, {broken} do not compile, {equivalent} equivalent, {unjudged} cannot be judged'.format(**count))
-    return 0 if good else 1
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    print(f'{"ok" if share >= options.least else "not ok"} - {share} % of mistakes by rule are noticed, wanted {options.least}')
+    print('{killed} killed, {survived} survived, {broken} do not compile, {equivalent} equivalent'.format(**count),
+          f'in {used.ru_utime + used.ru_stime:.0f} seconds of a processor')
+    return 0 if share >= options.least else 1
 
 
 if __name__ == '__main__':
