@@ -451,12 +451,13 @@ TEST(test_compare__names_the_parts_whose_copies_differ)
         sheaf_logical *t = two_axes(c, i == 0 ? "x" : i == 1 ? "y" : "z", 6, 4);
         t->replicated = true;
         for (int rank = 0; rank < 3; rank++)
-            add_rows(c, t, file, rank, 0, 6, i == 1 && rank == 2 ? 100 : 0);
+            add_rows(c, t, file, rank, 0, 6, i > 0 && rank == 3 - i ? 100 : 0);
     }
     CHECK_OK(sheaf__catalog_check(c));
     CHECK_OK(sheaf__catalog_compare(c));
-    assert_int_equal(c->nfindings, 1);
+    assert_int_equal(c->nfindings, 2);
     check_finding(c, 0, "replica", "y", "part 2 differs from part 0");
+    check_finding(c, 1, "replica", "z", "part 1 differs from part 0");
     CHECK_OK(sheaf__catalog_source(&source, c, false));
     float v[24];
     CHECK_OK(source->read(source, "y", 0, 6, 0, 4, v));

@@ -738,6 +738,10 @@ TEST(test_fields__are_read_by_the_names_given)
           "{\"said\": 1, \"content\": 2, \"messages\": [{\"role\": \"user\", \"said\": \"Q\"}, "
           "{\"role\": \"assistant\", \"said\": \"A\"}]}",
           "Q", "A" },
+        { "said=content",
+          "{\"prompt\": [{\"role\": \"user\", \"said\": \"Q\"}], "
+          "\"completion\": [{\"role\": \"assistant\", \"said\": \"A\"}]}",
+          "Q", "A" },
         { "", "{\"prompt\": \"Q\", \"completion\": \"A\"}", "Q", "A" },
     };
     static const char *const bad[] = { "question",         "=prompt",        "question=",

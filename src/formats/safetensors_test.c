@@ -452,6 +452,8 @@ TEST(test_read__a_file_cut_after_opening)
     CHECK_OK(sheaf__safetensors_begin(&w, at("cut"), &spec, 1, NULL, 0));
     CHECK_OK(sheaf__safetensors_write(w, 0, 0, values, 16));
     CHECK_OK(sheaf__safetensors_finish(w));
+    CHECK_FAILS(sheaf__safetensors_begin(&w, at("cut"), &spec, 1, NULL, 0), SHEAF_E_IO,
+                "cannot create the file");
     CHECK_OK(sheaf__safetensors_open(&file, at("cut")));
     assert_int_equal(truncate(at("cut"), file->header.entry[0].offset + 10), 0);
     CHECK_FAILS(sheaf__safetensors_read(file, file->header.entry, 0, values, 16), SHEAF_E_FORMAT,

@@ -289,9 +289,10 @@ static sheaf_text zip_of(const item *items, int n)
 #define PICKLE(text) ("\x80\x02" text "."), sizeof("\x80\x02" text ".") - 1
 #define ID(key, count, more)                                                                       \
     "(X\7\0\0\0storagectorch\nByteStorage\nX\1\0\0\0" key "X\3\0\0\0cpuK" count more "tQ"
-#define TENSOR(id, offset, size)                                                                   \
-    "ctorch._utils\n_rebuild_tensor_v2\n(" id "K" offset "K" size "\x85K\1\x85\x89"                \
+#define STRIDED(id, offset, size, step)                                                            \
+    "ctorch._utils\n_rebuild_tensor_v2\n(" id "K" offset "K" size "\x85K" step "\x85\x89"          \
     "ccollections\nOrderedDict\n)RtR"
+#define TENSOR(id, offset, size) STRIDED(id, offset, size, "\1")
 #define ONE PICKLE("}X\1\0\0\0w" TENSOR(ID("0", "\4", ""), "\1", "\3") "s")
 
 static sheaf_status *open_zip(const item *items, int n, bool data)
@@ -409,7 +410,8 @@ TEST(test_open_at__offsets_count_from_the_whole_file)
 #define DATA "\5\0\0\0\0\0\0\0hello\2\0\0\0\0\0\0\0ok"
 #define VIEWS                                                                                      \
     "\x80\x02](" TENSOR(ID("a", "\5", "N"), "\1", "\3") TENSOR(ID("b", "\2", "N"), "\0", "\2")     \
-        TENSOR(ID("a", "\5", "(X\1\0\0\0vK\1K\4t"), "\1", "\3") "e."
+        TENSOR(ID("a", "\5", "(X\1\0\0\0vK\1K\4t"), "\1", "\3")                                    \
+            STRIDED(ID("a", "\5", "N"), "\0", "\3", "\2") "e."
 
 static sheaf_status *open_legacy(sheaf_torch **file, const char *bytes, size_t size)
 {
@@ -419,12 +421,12 @@ static sheaf_status *open_legacy(sheaf_torch **file, const char *bytes, size_t s
 TEST(test_open__legacy_files_and_their_views)
 {
     static const char good[] = MAGIC PROTOCOL SYSTEM("\x88") VIEWS KEYS DATA;
-    static const char *const want[] = { "ell", "ok", "llo" };
+    static const char *const want[] = { "ell", "ok", "llo", "hlo" };
     sheaf_torch *file = NULL;
     CHECK_OK(open_legacy(&file, good, sizeof good - 1));
     assert_true(file->legacy);
-    assert_int_equal(file->doc->ntensors, 3);
-    for (int i = 0; i < 3; i++) {
+    assert_int_equal(file->doc->ntensors, 4);
+    for (int i = 0; i < 4; i++) {
         char got[4] = "";
         CHECK_OK(sheaf__torch_read(file, &file->doc->tensor[i], got, strlen(want[i])));
         assert_string_equal(got, want[i]);
@@ -435,7 +437,7 @@ TEST(test_open__legacy_files_and_their_views)
         "\x80\x04\x95\x0d\0\0\0\0\0\0\0\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19." PROTOCOL
             SYSTEM("\x88") VIEWS KEYS DATA;
     CHECK_OK(open_legacy(&file, framed, sizeof framed - 1));
-    assert_int_equal(file->doc->ntensors, 3);
+    assert_int_equal(file->doc->ntensors, 4);
     sheaf__torch_close(file);
     static const char empty[] =
         MAGIC PROTOCOL SYSTEM("\x88") "\x80\x02](" TENSOR(ID("a", "\5", "N"), "\1", "\3")

@@ -251,6 +251,9 @@ TEST(test_targets__an_answer_without_an_end_teaches_eos)
     check_ids(said.id, said.count, "<用户>{260}{259}{259}{261}<AI>b<用户>c<AI>d{257}");
     sheaf__chat_ids_targets(target, &behind, '.', &s, &said, NULL, NULL);
     check_ids(target, said.count, "................b{257}............d{257}");
+    s.eos_id = 0;
+    sheaf__chat_ids_targets(target, &behind, '.', &s, &said, NULL, NULL);
+    assert_int_equal(target[17], 0);
     sheaf__chat_ids_release(&said);
     sheaf__chat_template_free(chat);
 }

@@ -47,6 +47,33 @@ TEST(test_metrics__one_line_a_step)
         "{\"step\": 3, \"loss\": 2.0333333015441895, \"grad_norm\": 0.3333333333333333, \"lr\": 0.02, \"tokens\": 60, \"tokens_per_s\": 120, \"skipped\": true}\n");
 }
 
+static void count_warnings(void *count, const sheaf_event *event)
+{
+    *(int *)count += event->kind == SHEAF_EVENT_WARNING;
+}
+
+TEST(test_metrics__a_file_that_lacks_steps_is_a_warning)
+{
+    const struct {
+        const char *metrics;
+        int64_t keep;
+        int warnings;
+    } rows[] = { { path, 2, 0 }, { path, 3, 1 }, { NULL, 3, 0 } };
+    unlink(path);
+    sheaf_monitor *m = metrics(0);
+    steps(m, 1, 2);
+    CHECK_OK(sheaf_monitor_close(m));
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        int warnings = 0;
+        const sheaf_events events = { count_warnings, &warnings };
+        CHECK_OK(sheaf_monitor_open(&m, &(sheaf_monitor_options){ .metrics = rows[i].metrics,
+                                                                  .keep_steps = rows[i].keep,
+                                                                  .events = &events }));
+        CHECK_OK(sheaf_monitor_close(m));
+        assert_int_equal(warnings, rows[i].warnings);
+    }
+}
+
 TEST(test_metrics__ranks_are_told_with_their_step)
 {
     unlink(path);

@@ -312,6 +312,12 @@ static const char *said(sheaf__progress_style style, const char *command)
     return text_of(path);
 }
 
+TEST(test_progress__plain_says_an_evaluation)
+{
+    assert_non_null(strstr(said(SHEAF__PROGRESS_PLAIN, NULL),
+                           "after step 4/0: evaluation loss 1.5000, 25.00 % of 8 tokens right"));
+}
+
 TEST(test_progress__quiet_leaves_warnings)
 {
     assert_string_equal(said(SHEAF__PROGRESS_QUIET, NULL), "warning: full soon\n");

@@ -922,6 +922,8 @@ TEST(test_quantization__of_single_modules)
         { EXTRA("\".*mlp\\\\.up.*\": {\"group_size\": 64}"), up11, 64, true, false },
         { EXTRA("\"up_proj\": {\"bits\": 16, \"data_type\": \"float\"}"), q, 128, true, false },
         { EXTRA("\"*\": {\"group_size\": 64}"), q, 128, true, false }, /* no pattern */
+        { "\"quant_method\": \"awq\"", q, 128, false, false },
+        { "\"quant_method\": \"awq\", \"q_group_size\": 32", q, 32, false, false },
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         char text[400];

@@ -882,7 +882,9 @@ static void fill_unstated(made_file *f, sheaf_pickle *module, int mp)
                       made_put(f, SHEAF_F32, 1, (int64_t[]){ 2 }, calloc(2, 4)));
     sheaf__pickle_set(f->doc, module, "model.layers.0.self_attn.o_proj.bias",
                       made_put(f, SHEAF_F32, 1, (int64_t[]){ 3 }, calloc(3, 4)));
-    put_numbered(f, module, "model.embed_tokens.weight", rows[0]); /* the same in both */
+    put_numbered(f, module, "model.layers.1.self_attn.q_proj.weight",
+                 rows[0]); /* the same in both */
+    put_numbered(f, module, "model.embed_tokens.weight", rows[0]);
     put_numbered(f, module, "lm_head.weight", rows[mp]);
     put_numbered(f, module, "model.uneven", uneven[mp]);
     put_numbered(f, module, "model.even", rows[mp]);
@@ -1013,6 +1015,7 @@ TEST(test_made__what_is_not_stated_is_inferred_or_refused)
                      4);
     assert_int_equal(sheaf__catalog_find(c, "model.layers.0.self_attn.o_proj.bias")->entry.shape[0],
                      3);
+    assert_true(sheaf__catalog_find(c, "model.layers.1.self_attn.q_proj.weight")->replicated);
     check_numbered(c, "model.embed_tokens.weight", 2);
     check_numbered(c, "lm_head.weight", 4);
     check_numbered(c, "model.uneven", 3);

@@ -479,7 +479,7 @@ TEST(test_folder__explains_what_is_there_instead)
         const char *part;
     } rows[] = {
         { "README", SHEAF_E_UNSUPPORTED,
-          "no dialect that sheaf knows | a model: its config.json and weights, or a checkpoint of another program | README" },
+          "no dialect that sheaf knows | a model: its config.json and weights, or a checkpoint of another program | README | give the model's own folder" },
         { "pytorch_model.bin", SHEAF_E_FORMAT, "pytorch_model.bin: damaged" },
         { "pytorch_model-00001-of-00002.bin", SHEAF_E_LAYOUT, "no shards 2..2" },
         { "adapter_model.safetensors", SHEAF_E_UNSUPPORTED,

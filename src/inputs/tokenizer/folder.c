@@ -181,15 +181,6 @@ static sheaf_status *put_list(opening *o, const json_t *list)
     return st;
 }
 
-/* Keys as "image_token" name special tokens too. */
-static bool is_token_key(const char *key)
-{
-    for (int i = 0; i < SHEAF__NAMES; i++)
-        if (strcmp(key, sheaf__named_tokens[i]) == 0)
-            return false;
-    return sheaf__ends_with(key, "_token");
-}
-
 /* extra_special_tokens, with names or without; additional_special_tokens where it lists none. */
 static sheaf_status *put_extra(opening *o)
 {
@@ -201,7 +192,8 @@ static sheaf_status *put_extra(opening *o)
     sheaf_status *st = NULL;
     json_object_foreach(o->settings.config, key, value)
     {
-        if (st == NULL && is_token_key(key) && sheaf__tokenizer_config_text(value) != NULL)
+        if (st == NULL && sheaf__ends_with(key, "_token") && /* as "image_token" */
+            sheaf__tokenizer_config_text(value) != NULL)
             st = put_one(o, value, true);
     }
     if (st == NULL && json_is_object(extra))

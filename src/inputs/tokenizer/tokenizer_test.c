@@ -398,6 +398,7 @@ TEST(test_pattern__what_oniguruma_reads_otherwise_is_refused)
         { "\\u00e9", "an escape that is not known, at byte 0" },
         { "[\\xe9]", "an escape that is not known, at byte 1" },
         { "a\\w", "an escape that is not known" },
+        { "\\0", "an escape that is not known" },
         { "\\", "an escape that is not known" },
         { "[a[b]]", "a set in a set, at byte 2" },
         { "[[:alpha:]]", "a set in a set" },
