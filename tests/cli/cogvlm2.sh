@@ -17,22 +17,7 @@ END
 head -n 1 "$work/all.jsonl" >"$work/one.jsonl"
 sed -n 2p "$work/all.jsonl" >"$work/none.jsonl"
 
-# loss NAME FLAG...: into $loss.
-loss() {
-    local name=$1
-    shift
-    runs "$name" 0 '"loss":' eval --data "$work/all.jsonl" --json "$@"
-    loss=$(json_number "$work/stdout" loss)
-}
-loss "a loss" --model "$m" --save-logits "$work/one"
-all=$loss
-check "of a model that knows nothing" awk -v x="$all" 'BEGIN { exit !(x > 4 && x < 9) }'
-for how in "--tp 2" "--tp 3 --threads 4" "--place 2" "--place 0-0,1-3 --tp 2"; do
-    # shellcheck disable=SC2086
-    loss "with $how" --model "$m" $how --save-logits "$work/other"
-    same "the same logits" "$work/one" "$work/other"
-    rm -f "$work/other"
-done
+loss_anywhere "$m" "$work/all.jsonl"
 runs "a row without a picture alone" 0 '"loss":' eval --model "$m" --data "$work/none.jsonl" --json
 
 # ---- training ----

@@ -18,6 +18,7 @@ of_text=(--model "$text" --data "$work/rows.jsonl" --micro-batch 3)
 of_cog=(--model "$work/cogagent" --data "$work/pictures" --micro-batch 2)
 of_minicpmv=(--model "$work/minicpmv" --data "$work/asked.jsonl" --micro-batch 2)
 digest() { (cd "$1" && find checkpoints adapter model -name '*.safetensors' 2>/dev/null | sort | xargs sha256sum); }
+equal() { test -n "$(digest "$work/$1")" && test "$(digest "$work/$1")" = "$(digest "$work/$2")"; }
 
 # run OUT FLAG...: three steps
 run() {
@@ -26,19 +27,6 @@ run() {
     rm -rf "$out"
     [[ " $* " == *" --method full "* ]] || set -- --lora-targets all-linear --lora-rank 4 "$@"
     "$sheaf" train --steps 3 --accumulate 4 --lr 1e-2 --seed 3 --out "$out" "$@" >"$work/said" 2>&1 || { local code=$?; cat "$work/said"; return $code; }
-}
-# alike NAME FLAG... -- WAY...: the bytes of FLAGs do not depend on the WAY
-alike() {
-    local name=$1 flags=() way
-    shift
-    while [ "$1" != -- ]; do flags+=("$1"); shift; done
-    shift
-    check "$name" run one "${flags[@]}"
-    for way in "$@"; do
-        # shellcheck disable=SC2086
-        check "$name, $way" run other "${flags[@]}" $way
-        check "$name, $way: the same bytes" test "$(digest "$work/one")" = "$(digest "$work/other")"
-    done
 }
 
 # ---- the same bytes ----
@@ -60,10 +48,9 @@ done
 # ---- but not those of all ----
 check "all" run all "${of_text[@]}"
 check "in 8 bits" run eight "${of_text[@]}" --keep-activations int8
-loss() { sed -n "$2s/.*\"loss\": \([0-9.]*\).*/\1/p" "$work/$1/metrics.jsonl"; }
-check "the first loss is the same" test "$(loss all 1)" = "$(loss eight 1)"
-check "then others, little" near "$(loss all 3)" "$(loss eight 3)" 0.002
-check "not the same" test "$(loss all 3)" != "$(loss eight 3)"
+check "the first loss is the same" test "$(metric all 1 loss)" = "$(metric eight 1 loss)"
+check "then others, little" near "$(metric all 3 loss)" "$(metric eight 3 loss)" 0.002
+check "not the same" test "$(metric all 3 loss)" != "$(metric eight 3 loss)"
 
 # ---- stopped and resumed ----
 halved() { run half "${of_text[@]}" --max-time 0.0001 "$@" >/dev/null || test $? = 3; } # after its first step

@@ -63,6 +63,43 @@ replies() {
         pass "$name"
     fi
 }
+# loss NAME FLAG...: of $rows, into $loss.
+loss() {
+    local name=$1
+    shift
+    runs "$name" 0 '"loss":' eval --data "$rows" --json "$@"
+    loss=$(json_number "$work/stdout" loss)
+}
+# loss_anywhere MODEL ROWS: of a model that knows nothing, into $all; on other ranks and stages the logits are the same.
+loss_anywhere() {
+    local how
+    rows=$2
+    loss "a loss" --model "$1" --save-logits "$work/one"
+    all=$loss
+    check "of a model that knows nothing" awk -v x="$all" 'BEGIN { exit !(x > 4 && x < 9) }'
+    for how in "--tp 2" "--tp 3 --threads 4" "--place 2" "--place 0-0,1-3 --tp 2"; do
+        # shellcheck disable=SC2086
+        loss "with $how" --model "$1" $how --save-logits "$work/other"
+        same "the same logits" "$work/one" "$work/other"
+        rm -f "$work/other"
+    done
+}
+# metric RUN LINES KEY: numbers of the steps of $work/RUN
+metric() { sed -n "$2s|.*\"$3\": \([-0-9.e]*\).*|\1|p" "$work/$1/metrics.jsonl"; }
+# alike NAME FLAG... -- WAY...: bytes and losses of FLAGs do not depend on the WAY. `run OUT FLAG...` and `equal OUT OUT` are the test's.
+alike() {
+    local name=$1 flags=() way
+    shift
+    while [ "$1" != -- ]; do flags+=("$1"); shift; done
+    shift
+    check "$name" run one "${flags[@]}"
+    for way in "$@"; do
+        # shellcheck disable=SC2086
+        check "$name, $way" run other "${flags[@]}" $way
+        check "$name, $way: the same bytes" equal one other
+        check "$name, $way: the same losses" test "$(metric one '1,$' loss)" = "$(metric other '1,$' loss)" -a -n "$(metric one 3 loss)"
+    done
+}
 absent() { if [ -e "$2" ]; then fail "$1" "$2 exists"; else pass "$1"; fi; }
 
 # interrupted WHAT FLAG...: Ctrl-C ends an answer of a chat, WHAT, and with none under way the chat.

@@ -23,22 +23,7 @@ talk '<image_00>\n<image_01>\nwhat?' "$two" >"$folder/two.json"
 talk '<image>\nwhat?' "$last" >"$folder/last.json"
 sed 's/^\[//; s/\]$//' "$folder/none.json" "$folder/one.json" "$folder/two.json" | paste -sd, | sed 's/^/[/; s/$/]/' >"$folder/all.json"
 
-# loss NAME FLAG...: into $loss.
-loss() {
-    local name=$1
-    shift
-    runs "$name" 0 '"loss":' eval --data "$folder/all.json" --json "$@"
-    loss=$(json_number "$work/stdout" loss)
-}
-loss "a loss" --model "$m" --save-logits "$work/one"
-all=$loss
-check "of a model that knows nothing" awk -v x="$all" 'BEGIN { exit !(x > 4 && x < 9) }'
-for how in "--tp 2" "--tp 3 --threads 4" "--place 2" "--place 0-0,1-3 --tp 2"; do
-    # shellcheck disable=SC2086
-    loss "with $how" --model "$m" $how --save-logits "$work/other"
-    same "the same logits" "$work/one" "$work/other"
-    rm -f "$work/other"
-done
+loss_anywhere "$m" "$folder/all.json"
 # What upstream loses: the first of two pictures.
 runs "of two pictures" 0 '"loss":' eval --model "$m" --data "$folder/two.json" --json
 with_two=$(json_number "$work/stdout" loss)

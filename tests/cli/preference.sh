@@ -15,7 +15,6 @@ sed 's/"chosen"/"completion"/; s/, "rejected".*/}/' "$work/pairs.jsonl" >"$work/
 data=(--model "$model" --data "$work/pairs.jsonl")
 digest() { (cd "$work/$1" && find adapter model -name '*.safetensors' 2>/dev/null | sort | xargs sha256sum); }
 equal() { test -n "$(digest "$1")" && test "$(digest "$1")" = "$(digest "$2")"; } # equal RUN RUN: the results
-metric() { sed -n "$2s|.*\"$3\": \([-0-9.e]*\).*|\1|p" "$work/$1/metrics.jsonl"; } # metric RUN LINE KEY
 run() { # run OUT FLAG...
     local out=$work/$1
     shift
@@ -26,20 +25,6 @@ run() { # run OUT FLAG...
 }
 
 # ---- the same bytes ----
-# alike NAME FLAG... -- WAY...: the bytes of FLAGs do not depend on the WAY
-alike() {
-    local name=$1 flags=() way
-    shift
-    while [ "$1" != -- ]; do flags+=("$1"); shift; done
-    shift
-    check "$name" run one "${flags[@]}"
-    for way in "$@"; do
-        # shellcheck disable=SC2086
-        check "$name, $way" run other "${flags[@]}" $way
-        check "$name, $way: the same bytes" equal one other
-        check "$name, $way: the same losses" test "$(metric one 1,3 loss)" = "$(metric other 1,3 loss)" -a -n "$(metric one 3 loss)"
-    done
-}
 alike "dpo" --objective dpo --beta 0.5 -- "--tp 3 --threads 4 --keep-activations none" "--dp 2 --isa avx2 --keep-activations all" "--tp 2 --dp 2 --keep-activations pairs --offload none" "--tp 2 --dp 4 --offload weights,moments,activations"
 check "it learns" awk -v first="$(metric one 1 loss)" -v last="$(metric one 3 loss)" 'BEGIN { exit !(first > 0.6931 && first < 0.6932 && last < 0.6) }'
 alike "losses that are added, in bfloat16" --objective dpo --loss-type sigmoid,sft --loss-weights 1,0.5 --ld-alpha 0.5 --dtype bfloat16 -- "--tp 2 --dp 2 --keep-activations none" "--tp 3 --keep-activations pairs"

@@ -13,7 +13,6 @@ for ((i = 0; i < 8; i++)); do # four completions each; of the last group all rew
 done | sed '8s/\[1, 1, 0.5, 0.25\]/[1, 1, 1, 1]/' >"$work/groups.jsonl"
 digest() { (cd "$work/$1" && find adapter model -name '*.safetensors' 2>/dev/null | sort | xargs sha256sum); }
 equal() { test -n "$(digest "$1")" && test "$(digest "$1")" = "$(digest "$2")"; }
-metric() { sed -n "$2s/.*\"$3\": \([-0-9.e]*\).*/\1/p" "$work/$1/metrics.jsonl"; } # metric RUN LINE KEY
 run() { # run OUT FLAG...
     local out=$work/$1
     shift
@@ -22,20 +21,6 @@ run() { # run OUT FLAG...
     [[ " $* " == *" --steps "* || " $* " == *" --epochs "* ]] || set -- --steps 4 "$@"
     "$sheaf" train "$model" --rollouts "$work/groups.jsonl" --seed 3 --out "$out" --micro-batch 2 --accumulate 4 --lr 1e-2 --schedule constant --warmup 0 "$@" \
         >"$work/said" 2>&1 || { local code=$?; cat "$work/said"; return $code; }
-}
-# alike NAME FLAG... -- WAY...: the bytes of FLAGs do not depend on the WAY
-alike() {
-    local name=$1 flags=() way
-    shift
-    while [ "$1" != -- ]; do flags+=("$1"); shift; done
-    shift
-    check "$name" run one "${flags[@]}"
-    for way in "$@"; do
-        # shellcheck disable=SC2086
-        check "$name, $way" run other "${flags[@]}" $way
-        check "$name, $way: the same bytes" equal one other
-        check "$name, $way: the same losses" test "$(metric one 1,4 loss)" = "$(metric other 1,4 loss)" -a -n "$(metric one 4 loss)"
-    done
 }
 alike "grpo" --objective grpo --beta 0.1 -- "--tp 3 --threads 2 --keep-activations none" "--dp 2"
 check "a mean reward" test "$(metric one 1 reward)" = 0.3125

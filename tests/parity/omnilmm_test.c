@@ -262,14 +262,14 @@ TEST(test_images__zeros_lie_behind_the_edge)
 
 /* ---- recorded LoRA runs ---- */
 
-typedef struct trace {
+typedef struct progress {
     const json_t *losses;
     int seen;
-} trace;
+} progress;
 
 static void on_event(void *self, const sheaf_event *event)
 {
-    trace *t = self;
+    progress *t = self;
     if (event->kind == SHEAF_EVENT_STEP) {
         const double want = json_number_value(json_array_get(t->losses, (size_t)t->seen++));
         CHECK_NEAR("loss", event->step.loss, want, 1e-4 * want);
@@ -331,7 +331,7 @@ static void check_run(const char *dir, const char *name, int ranks)
     o.out = out;
     o.adapter = adapter;
     o.tp = ranks;
-    trace t = { json_object_get(told, "losses"), 0 };
+    progress t = { json_object_get(told, "losses"), 0 };
     sheaf_train_result result;
     CHECK_OK(sheaf_train(&result, &o, "", "",
                          &(sheaf_train_hooks){ .events = &(sheaf_events){ on_event, &t } }));

@@ -16,10 +16,11 @@
 #include "checkpoint/store/probe.h"
 #include "formats/safetensors.h"
 #include "tests/parity/evaluated.h"
+#include "tests/parity/recorded.h"
 #include "tests/recordings.h"
 #include "train/train.h"
 
-static const char *const models[] = { "tiny_llama", "tiny_qwen2" };
+static const char *const bases[] = { "tiny_llama", "tiny_qwen2" };
 
 /* The last sixteen results stay valid. */
 static const char *path_of(const char *format, ...)
@@ -37,11 +38,6 @@ static const char *path_of(const char *format, ...)
 static const char *in_model(const char *model, const char *name)
 {
     return recording(path_of("quant/%s/%s", model, name));
-}
-
-static bool exists(const char *path)
-{
-    return access(path, R_OK) == 0;
 }
 
 /* ---- recorded tensors ---- */
@@ -188,10 +184,10 @@ static int check_form(const char *model, const char *form, sheaf_quantize quanti
 TEST(test_logits__of_bitsandbytes_folders)
 {
     int ran = 0;
-    for (size_t m = 0; m < ARRAY_LEN(models); m++)
+    for (size_t m = 0; m < ARRAY_LEN(bases); m++)
         for (size_t i = 0; i < ARRAY_LEN(forms); i++)
             for (int half = 0; half < 2; half++)
-                ran += check_form(models[m], forms[i].form, forms[i].quantize, half);
+                ran += check_form(bases[m], forms[i].form, forms[i].quantize, half);
     assert_true(ran > 0);
 }
 
@@ -245,21 +241,13 @@ static const char *data_file(const char *run)
     return path;
 }
 
-typedef struct trace {
-    const json_t *steps;
-    double tolerance;
-    int seen;
-} trace;
-
 static void on_event(void *self, const sheaf_event *event)
 {
     trace *t = self;
-    if (event->kind != SHEAF_EVENT_STEP)
+    const json_t *want = recorded_step(t, event);
+    if (want == NULL)
         return;
-    const json_t *want = json_array_get(t->steps, (size_t)t->seen++);
-    const double norm = json_real_value(json_object_get(want, "grad_norm"));
-    CHECK_NEAR("loss", event->step.loss, json_real_value(json_object_get(want, "loss")),
-               t->tolerance);
+    const double norm = number_in(want, "grad_norm");
     CHECK_NEAR("gradient norm", event->step.grad_norm, norm, 20 * t->tolerance * norm);
 }
 
@@ -417,11 +405,11 @@ static void check_training(const char *model, bool half)
 TEST(test_training__of_recorded_runs)
 {
     int ran = 0;
-    for (size_t m = 0; m < ARRAY_LEN(models); m++)
+    for (size_t m = 0; m < ARRAY_LEN(bases); m++)
         for (int half = 0; half < 2; half++)
-            if (exists(in_model(models[m],
+            if (exists(in_model(bases[m],
                                 half ? "qlora_bfloat16/log.json" : "qlora_float32/log.json"))) {
-                check_training(models[m], half);
+                check_training(bases[m], half);
                 ran++;
             }
     assert_true(ran > 0 || getenv("SHEAF_RECORDINGS") == NULL); /* none is in the committed part */

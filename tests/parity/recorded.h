@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "formats/safetensors.h"
+#include "sheaf/events.h"
 
 enum { MAX_MODELS = 64 };
 static char *model_dir[MAX_MODELS];
@@ -60,4 +61,26 @@ static inline json_t *json_of(const char *dir, const char *name)
     if (object == NULL)
         fail_msg("%s/%s: not JSON", dir, name);
     return object;
+}
+
+/* The recorded steps of a run, in the order of its events. */
+typedef struct trace {
+    const json_t *steps;
+    double tolerance; /* of a step's loss */
+    int seen;
+} trace;
+
+static inline double number_in(const json_t *object, const char *name)
+{
+    return json_number_value(json_object_get(object, name));
+}
+
+/* The step that an event reports, whose loss is the recorded; NULL for any other event. */
+static inline const json_t *recorded_step(trace *t, const sheaf_event *event)
+{
+    if (event->kind != SHEAF_EVENT_STEP)
+        return NULL;
+    const json_t *want = json_array_get(t->steps, (size_t)t->seen++);
+    CHECK_NEAR("loss", event->step.loss, number_in(want, "loss"), t->tolerance);
+    return want;
 }

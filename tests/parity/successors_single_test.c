@@ -254,14 +254,14 @@ TEST(test_gradients__of_a_row_and_of_padded_ones)
 
 /* ---- LoRA ---- */
 
-typedef struct trace {
+typedef struct progress {
     const json_t *losses, *norms;
     int seen;
-} trace;
+} progress;
 
 static void on_event(void *self, const sheaf_event *event)
 {
-    trace *t = self;
+    progress *t = self;
     if (event->kind != SHEAF_EVENT_STEP)
         return;
     const size_t step = (size_t)t->seen++;
@@ -295,8 +295,8 @@ static void train_lora(int m, const char *out, int ranks, const json_t *told)
     o.clip = 0;
     o.schedule = SHEAF_SCHEDULE_CONSTANT;
     o.dtype = SHEAF_F32;
-    trace t = { json_object_get(told, "losses"), json_object_get(told, "grad_norm_all_trainable"),
-                0 };
+    progress t = { json_object_get(told, "losses"),
+                   json_object_get(told, "grad_norm_all_trainable"), 0 };
     sheaf_train_result result;
     CHECK_OK(sheaf_train(&result, &o, "", "",
                          &(sheaf_train_hooks){ .events = &(sheaf_events){ on_event, &t } }));
