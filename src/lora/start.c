@@ -449,3 +449,19 @@ sheaf_status *sheaf__start_make(float *a, float *b, int64_t ld, sheaf_lora_init 
            : init == SHEAF_LORA_OLORA ? begin_olora(a, b, ld, how)
                                       : begin_orthogonal(a, b, ld, how);
 }
+
+sheaf_status *sheaf__start_hold(float *a, float *b, bool fresh, sheaf_lora_init init,
+                                const sheaf__start *how)
+{
+    const int64_t rank = how->rank, n = rank * how->in;
+    sheaf_status *st = sheaf__start_make(a + n, b + rank, 2 * rank, init, how);
+    if (st == NULL && fresh)
+        memcpy(a, a + n, (size_t)n * sizeof *a);
+    for (int64_t i = 0; i < how->out * rank && st == NULL; i++) {
+        float *to = &b[i / rank * 2 * rank + i % rank];
+        if (fresh)
+            *to = to[rank];
+        to[rank] *= -1;
+    }
+    return st;
+}

@@ -38,6 +38,10 @@ size_t sheaf__start_bytes(sheaf_lora_init init, int64_t out, int64_t in, int64_t
  * SHEAF_E_MEMORY; SHEAF_E_NUMBER of w, and of a scale that PiSSA cannot divide by. */
 sheaf_status *sheaf__start_make(float *a, float *b, int64_t ld, sheaf_lora_init init,
                                 const sheaf__start *how);
+/* sheaf__start_hold - the same behind rank rows of A [2 rank, in] and columns of B [out, 2 rank],
+ * there with -B; fresh: the factors before them become the start. */
+sheaf_status *sheaf__start_hold(float *a, float *b, bool fresh, sheaf_lora_init init,
+                                const sheaf__start *how);
 /* sheaf__lora_take_start - for an adapter that PEFT saved unconverted
  * (sheaf__lora_options_started()), whose modules have the base's names: it becomes plain LoRA of
  * twice the rank, with the start that PEFT makes again as it loads it; *adapter then owns what it

@@ -107,7 +107,7 @@ static sheaf_status *add_layer(started *s, const layer *l, sheaf_lora_init init,
     TRY(st, sheaf__start_read(w, in, base, l->w, 0, out, in));
     TRY(st, sheaf__start_read(a, in, s->over.under, l->a, 0, rank, in));
     TRY(st, sheaf__start_read(b, 2 * rank, s->over.under, l->b, 0, out, rank));
-    TRY(st, sheaf__start_make(a + rank * in, b + rank, 2 * rank, init,
+    TRY(st, sheaf__start_hold(a, b, false, init,
                               &(sheaf__start){ .w = w,
                                                .name = l->w->name,
                                                .out = out,
@@ -116,8 +116,6 @@ static sheaf_status *add_layer(started *s, const layer *l, sheaf_lora_init init,
                                                .scale = l->scale,
                                                .pool = pool }));
     free(w);
-    for (int64_t i = 0; i < out * rank && st == NULL; i++)
-        b[i / rank * 2 * rank + rank + i % rank] *= -1;
     const sheaf_source_entry of_a = { .dtype = SHEAF_F32, .ndim = 2, .shape = { 2 * rank, in } },
                              of_b = { .dtype = SHEAF_F32, .ndim = 2, .shape = { out, 2 * rank } };
     TRY(st, sheaf__over_add(&s->over, strdup(l->a->name), of_a));

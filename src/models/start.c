@@ -122,24 +122,19 @@ static sheaf_status *make_part(float *a, float *b, const sheaf__model *m, sheaf_
         TRY(st, read_weight(w, base, module->base->name, row0, rows, in));
     a += part * all * in;
     b += row0 * all;
-    TRY(st, sheaf__start_make(
-                a, b, all, init,
-                &(sheaf__start){ .w = w,
-                                 .name = module->base->name,
-                                 .out = rows,
-                                 .in = in,
-                                 .rank = rank,
-                                 .scale = module->scale,
-                                 .seed = m->options.seed,
-                                 .key = sheaf__name_key(module->a_name) + 3 * (uint64_t)part,
-                                 .pool = device->pool,
-                                 .device = device }));
+    const sheaf__start how = { .w = w,
+                               .name = module->base->name,
+                               .out = rows,
+                               .in = in,
+                               .rank = rank,
+                               .scale = module->scale,
+                               .seed = m->options.seed,
+                               .key = sheaf__name_key(module->a_name) + 3 * (uint64_t)part,
+                               .pool = device->pool,
+                               .device = device };
+    TRY(st, held ? sheaf__start_hold(a, b, true, init, &how)
+                 : sheaf__start_make(a, b, all, init, &how));
     sheaf__host_free(device, w);
-    for (int64_t i = 0; i < rank * in && held && st == NULL; i++)
-        a[rank * in + i] = a[i];
-    for (int64_t o = 0; o < rows && held && st == NULL; o++)
-        for (int64_t k = 0; k < rank; k++)
-            b[o * all + rank + k] = -b[o * all + k];
     return st;
 }
 
