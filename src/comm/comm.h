@@ -60,6 +60,18 @@ bool sheaf_comm_reads_gpus(const sheaf_comm *comm);
 sheaf_status *sheaf_comm_sum(sheaf_comm *comm, const sheaf_tree *tree, float *out,
                              float *const *roots, int64_t rows, int64_t cols, const int64_t *first,
                              const sheaf_comm_adder *adder);
+/* sheaf_comm_chain - the sum of parts of two ranks or more: the first and the second, and each next
+ * one.
+ *   out    [n] float32, the same bytes on every rank afterwards
+ *   part   this rank's, sheaf_comm_part(n) floats apart
+ *   first  [ranks + 1]: rank r has the parts [first[r], first[r + 1]); none at all: out stays */
+sheaf_status *sheaf_comm_chain(sheaf_comm *comm, float *out, float *part, const int64_t *first,
+                               int64_t n, const sheaf_comm_adder *adder);
+/* sheaf_comm_part - n, up to a multiple of 4. */
+static inline int64_t sheaf_comm_part(int64_t n)
+{
+    return (n + 3) / 4 * 4;
+}
 /* sheaf_comm_max - element-wise maximum over ranks, in place. NaN on any rank gives
  * 0x7fc00000, zeros of either sign and denormals give +0, also with one rank: the
  * result never shows how the columns were spread over ranks. */

@@ -7,7 +7,8 @@
  *   by messages   shares travel (all to all), are combined, and the results travel back
  *                 (all gather), a bounded segment at a time: its results with the operands of
  *                 the next one, as every exchange waits for the slowest rank.
- * Where rows belong to ranks, each combines its own, and results stay where they are made. */
+ * Where rows belong to ranks, each combines its own, and results stay where they are made. Of a
+ * chain longer than one exchange they do, too, until its last. */
 #include <assert.h>
 
 #include "base/base.h"
@@ -32,7 +33,8 @@ typedef sheaf__combining_step step;
 typedef struct combine {
     add_fn *add;
     int operands, steps;
-    int owner[SHEAF_MAX_SLICES]; /* rank that holds each operand; ascending */
+    bool onto;                   /* operand 0 is what each rank has in its output */
+    int owner[SHEAF_MAX_SLICES]; /* rank that holds each other operand; ascending */
     step step[SHEAF_MAX_SLICES];
 } combine;
 
@@ -72,16 +74,15 @@ static void combine_roots(combine *c, const sheaf_tree *tree, add_fn *add)
     plan_steps(c, program, sheaf_tree_program_roots(tree, program));
 }
 
-static void combine_ranks(combine *c, int ranks, add_fn *add)
+/* The operands one after the other. */
+static void combine_chain(combine *c, int operands, add_fn *add)
 {
     sheaf_tree_add program[SHEAF_MAX_SLICES];
     c->add = add;
-    c->operands = ranks;
-    for (int i = 0; i < ranks; i++)
-        c->owner[i] = i;
-    for (int i = 1; i < ranks; i++)
+    c->operands = operands;
+    for (int i = 1; i < operands; i++)
         program[i - 1] = (sheaf_tree_add){ 0, i };
-    plan_steps(c, program, ranks - 1);
+    plan_steps(c, program, operands - 1);
 }
 
 /* out may be one of the operands. */
@@ -106,6 +107,7 @@ typedef struct division {
     int ranks;
     const int64_t *first; /* [ranks + 1] the first row of each, of `cols` elements; NULL: evenly */
     int64_t cols;
+    bool stays; /* results stay with the rank that makes them */
 } division;
 
 static int64_t least_of(int64_t a, int64_t b)
@@ -205,15 +207,17 @@ static sheaf_status *combine_in_place(sheaf_comm *comm, const combine *c, const 
 {
     const double began = sheaf__seconds();
     in_place job = { .c = c,
-                     .outputs = d->first == NULL ? comm->ranks : 1,
+                     .outputs = d->stays ? 1 : comm->ranks,
                      .share = share_of(d, comm->rank) };
-    int next = 0;
+    int next = c->onto;
     for (int r = 0; r < comm->ranks; r++) {
         const sheaf__move *posted = comm->transport->posted(comm, r);
         job.out[(r - comm->rank + comm->ranks) % comm->ranks] = posted[0].bytes;
         for (int i = 1; next < c->operands && c->owner[next] == r; i++)
             job.operand[next++] = posted[i].bytes;
     }
+    if (c->onto)
+        job.operand[0] = job.out[0];
     const int64_t tasks = (job.share.end - job.share.begin + BLOCK - 1) / BLOCK;
     sheaf_status *st = NULL;
     if (comm->mover != NULL)
@@ -246,7 +250,8 @@ static void move_operands(flow *f, int64_t segment)
     const int ranks = f->comm->ranks, rank = f->comm->rank;
     const sheaf_range mine = segment_of(f->d, segment, rank);
     int nown = 0;
-    for (int i = 0; i < f->c->operands; i++) {
+    f->operand[0] = f->out + mine.begin;
+    for (int i = f->c->onto; i < f->c->operands; i++) {
         if (f->c->owner[i] != rank) {
             float *place = f->staging + (int64_t)i * (SEGMENT + LINE);
             f->receive[f->nreceive++] =
@@ -306,7 +311,7 @@ static sheaf_status *combine_share(const flow *f, int64_t segment)
 static int64_t exchanges_of(const division *d)
 {
     const int64_t segments = segments_of(d);
-    return d->first == NULL || segments == 0 ? segments + 1 : segments;
+    return !d->stays || segments == 0 ? segments + 1 : segments;
 }
 
 /* In memory of the processor; a mover's kernels read it, too. */
@@ -343,7 +348,7 @@ static sheaf_status *combine_by_messages(sheaf_comm *comm, const combine *c, con
         f.staging = staging;
         if (i < segments)
             move_operands(&f, i);
-        if (i > 0 && d->first == NULL)
+        if (i > 0 && !d->stays)
             move_results(&f, i - 1);
         st = i == 0 ? sheaf__comm_enter(comm, heading, f.send, f.nsend)
                     : sheaf__comm_again(comm, heading, f.send, f.nsend);
@@ -377,8 +382,8 @@ static void count_unsent(sheaf_comm *comm, const combine *c, const division *d, 
     int own[SHEAF_MAX_SLICES] = { 0 };
     sheaf__count *count = sheaf__comm_count(comm, op);
     const int64_t mine = summed_by(d, comm->rank);
-    const bool all = d->first == NULL;
-    for (int i = 0; i < c->operands; i++)
+    const bool all = !d->stays;
+    for (int i = c->onto; i < c->operands; i++)
         own[c->owner[i]]++;
     for (int r = 0; r < comm->ranks; r++) {
         if (r == comm->rank)
@@ -443,15 +448,53 @@ sheaf_status *sheaf_comm_sum(sheaf_comm *comm, const sheaf_tree *tree, float *ou
         sheaf_expected(st, "a tree for %d ranks", comm->ranks);
         return sheaf_found(st, "one for %d", tree->ranks);
     }
-    combine c;
+    combine c = { 0 };
     int nown;
     sheaf_tree_own(tree, comm->rank, &nown);
     combine_roots(&c, tree, adder->add);
     sheaf__heading heading = { .op = SHEAF__OP_SUM,
                                .size = (uint64_t)rows * (uint64_t)cols * sizeof(float),
                                .digest = digest_tree(tree, rows, cols, first) };
-    const division d = { rows * cols, comm->ranks, first, cols };
+    const division d = { rows * cols, comm->ranks, first, cols, first != NULL };
     return sheaf__comm_left(comm, combine_all(comm, &c, &d, out, roots, nown, adder, &heading));
+}
+
+/* Parts from `begin` on that one exchange takes, with their owners; returns their end. */
+static int64_t take_parts(combine *c, const int64_t *first, int ranks, int64_t begin, add_fn *add)
+{
+    int operands = c->onto;
+    int64_t end = begin;
+    for (int r = 0; r < ranks; r++)
+        for (int sends = ranks - 1; end >= first[r] && end < first[r + 1] &&
+                                    operands < SHEAF_MAX_SLICES && sends <= MAX_SENDS;
+             end++, sends += ranks - 1)
+            c->owner[operands++] = r;
+    combine_chain(c, operands, add);
+    return end;
+}
+
+sheaf_status *sheaf_comm_chain(sheaf_comm *comm, float *out, float *part, const int64_t *first,
+                               int64_t n, const sheaf_comm_adder *adder)
+{
+    const int rank = comm->rank, ranks = comm->ranks;
+    sheaf_status *st = NULL;
+    for (int64_t begin = 0, end; begin < first[ranks] && st == NULL; begin = end) {
+        combine c = { .onto = begin > 0 };
+        float *own[SHEAF_MAX_SLICES];
+        int nown = 0;
+        end = take_parts(&c, first, ranks, begin, adder->add);
+        for (int64_t i = begin > first[rank] ? begin : first[rank]; i < end && i < first[rank + 1];
+             i++)
+            own[nown++] = part + (i - first[rank]) * sheaf_comm_part(n);
+        sheaf__heading heading = { .op = SHEAF__OP_SUM,
+                                   .size = (uint64_t)n * sizeof(float),
+                                   .digest = sheaf__comm_digest(0, (uint64_t)begin) };
+        for (int r = 0; r <= ranks; r++)
+            heading.digest = sheaf__comm_digest(heading.digest, (uint64_t)first[r]);
+        const division d = { .n = n, .ranks = ranks, .stays = end < first[ranks] };
+        st = sheaf__comm_left(comm, combine_all(comm, &c, &d, out, own, nown, adder, &heading));
+    }
+    return st;
 }
 
 /* Adding 0 under DAZ and FTZ makes -0 and denormals +0. */
@@ -468,8 +511,10 @@ sheaf_status *sheaf_comm_max(sheaf_comm *comm, float *x, int64_t n)
 {
     const sheaf_comm_adder how = { .add = max_of };
     sheaf__heading heading = { .op = SHEAF__OP_MAX, .size = (uint64_t)n * sizeof *x };
-    combine c;
-    combine_ranks(&c, comm->ranks, max_of);
+    combine c = { 0 };
+    for (int r = 0; r < comm->ranks; r++)
+        c.owner[r] = r;
+    combine_chain(&c, comm->ranks, max_of);
     const division d = { .n = n, .ranks = comm->ranks };
     sheaf_status *st = combine_all(comm, &c, &d, x, &x, 1, &how, &heading);
     if (st == NULL && comm->ranks == 1) {

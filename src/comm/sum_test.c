@@ -261,6 +261,78 @@ static void test_sum__sixty_four_ranks(void **state)
     free(c.want);
 }
 
+/* ---- a chain ---- */
+
+typedef struct chain_case {
+    int64_t n, parts;
+    bool moved; /* as of a sum */
+    float *want;
+} chain_case;
+
+/* Rank r's parts: the even ranks have two thirds of them. */
+static void share_parts(int64_t *first, int64_t parts, int ranks)
+{
+    const int64_t shares = ranks + (ranks + 1) / 2;
+    first[0] = 0;
+    for (int r = 0; r < ranks; r++)
+        first[r + 1] = parts * (r + 1 + (r + 2) / 2) / shares;
+}
+
+static sheaf_status *chain_body(void *context, sheaf_comm *comm)
+{
+    const chain_case *c = context;
+    const sum_case values = { .seed = 77 };
+    const int rank = sheaf_comm_rank(comm);
+    const int64_t apart = sheaf_comm_part(c->n);
+    int64_t first[SHEAF_MAX_SLICES + 1];
+    share_parts(first, c->parts, sheaf_comm_ranks(comm));
+    const int64_t mine = first[rank + 1] - first[rank];
+    float *part = calloc((size_t)(mine * apart) + 1, sizeof *part),
+          *out = calloc((size_t)c->n + 1, sizeof *out);
+    for (int64_t p = 0; p < mine; p++)
+        for (int64_t i = 0; i < c->n; i++)
+            part[p * apart + i] = value_of(&values, (int)(first[rank] + p), i);
+    const sheaf_comm_adder adder = { .add = plain_add };
+    far_memory memory = { 0 };
+    if (c->moved)
+        sheaf_comm_move_by(comm, &far_mover, &memory);
+    sheaf_status *st = c->moved
+                           ? sheaf_comm_chain(comm, far_of(out), far_of(part), first, c->n, &adder)
+                           : sheaf_comm_chain(comm, out, part, first, c->n, &adder);
+    sheaf_comm_move_by(comm, NULL, NULL);
+    far_release(&memory);
+    TRY(st, check_bytes("chain", comm, out, c->want, (size_t)c->n * sizeof *out));
+    free(part);
+    free(out);
+    return st;
+}
+
+/* Also with more parts than one exchange takes, and with ranks that have none. */
+static void test_chain__parts_in_their_order(void **state)
+{
+    static const int64_t shapes[][2] = { { 1, 1 },   { 5, 2 },      { 33, 7 }, { 4099, 16 },
+                                         { 17, 64 }, { 20001, 65 }, { 7, 200 } };
+    for (size_t i = 0; i < ARRAY_LEN(shapes); i++) {
+        const sum_case values = { .seed = 77 };
+        chain_case c = { .n = shapes[i][0], .parts = shapes[i][1] };
+        const unsigned mode = sheaf__compute_mode_enter();
+        c.want = calloc((size_t)c.n, sizeof *c.want);
+        for (int64_t e = 0; e < c.n; e++) {
+            c.want[e] = value_of(&values, 0, e);
+            for (int p = 1; p < c.parts; p++)
+                c.want[e] += value_of(&values, p, e);
+        }
+        sheaf__compute_mode_leave(mode);
+        static const int ranks[] = { 2, 3, 8, 64 };
+        for (size_t r = 0; r < ARRAY_LEN(ranks) - (c.n > 5000); r++)
+            for (int how = 0; how < 3; how++) {
+                c.moved = how == 2;
+                CHECK_OK(run_ranks(ranks[r], how == 1, chain_body, &c));
+            }
+        free(c.want);
+    }
+}
+
 /* ---- bytes sent ---- */
 
 static sheaf_status *sent_body(void *context, sheaf_comm *comm)
@@ -315,6 +387,12 @@ static sheaf_status *counted_body(void *context, sheaf_comm *comm)
     const sheaf_comm_adder adder = { .add = plain_add };
     sheaf_status *st = sheaf_comm_sum(comm, &tree, roots[0], roots, 1, c->n, NULL, &adder);
     TRY(st, sheaf_comm_max(comm, roots[0], c->n));
+    int64_t first[9];
+    share_parts(first, 70, sheaf_comm_ranks(comm));
+    float *part = calloc((size_t)(70 * (c->n + 4)), sizeof *part);
+    if (sheaf_comm_ranks(comm) > 1)
+        TRY(st, sheaf_comm_chain(comm, roots[0], part, first, c->n, &adder));
+    free(part);
     for (int i = 0; i < 8; i++)
         free(roots[i]);
     c->of[sheaf_comm_rank(comm)] = *sheaf_comm_counters(comm);
@@ -428,6 +506,7 @@ int main(void)
         cmocka_unit_test(test_sum__many_segments),
     }, of_threads[] = { /* they need more ranks, or one memory */
         cmocka_unit_test(test_sum__sixty_four_ranks),
+        cmocka_unit_test(test_chain__parts_in_their_order),
         cmocka_unit_test(test_sum__bytes_sent),
         cmocka_unit_test(test_sum__counts_the_same_however_it_is_made),
         cmocka_unit_test(test_sum__small_sums_are_quick_with_more_ranks_than_cores),

@@ -199,11 +199,6 @@ static bool mixture_flows(const sheaf__mixture *mix, const sheaf__value *weights
     return flows;
 }
 
-static bool trains_dora(const sheaf__linear *l)
-{
-    return l->lora != NULL && l->lora->dora != NULL && l->lora->dora->m != NULL;
-}
-
 static bool drops(const sheaf__linear *l)
 {
     return l->lora != NULL && l->lora->dropout > 0;
@@ -375,7 +370,7 @@ static bool takes_some(const pass *p)
         if (l->norm_after[i].weight_trained != NULL || l->norm_after[i].bias_trained != NULL)
             return false;
     for (size_t i = 0; i < sizeof part / sizeof *part; i++)
-        if (part[i]->bias_trained != NULL || drops(part[i]) || trains_dora(part[i]))
+        if (part[i]->bias_trained != NULL || drops(part[i]) || sheaf__linear_trains_dora(part[i]))
             return false;
     return true;
 }
@@ -410,18 +405,14 @@ static int64_t layers_behind(const sheaf_config *config)
     return most;
 }
 
-/* Would values be kept that only rounding in 8 bits tells from those that one rank keeps: inputs
- * with dropout, of which several ranks make each again, and rows that the experts of a mixture
- * read, which one rank makes again? */
+/* Would values be kept that only rounding in 8 bits tells from those that one rank keeps: rows that
+ * the experts of a mixture read, which one rank makes again? */
 static bool rounds_otherwise(const pass *p)
 {
     const sheaf__model *m = p->m;
     bool otherwise = false;
     for (int64_t i = m->first_layer; i < m->end_layer; i++)
         otherwise |= m->layer[i].mixture != NULL;
-    for (int i = 0; i < m->nmodules; i++)
-        otherwise |= m->module[i].kind == SHEAF__LINEAR && p->of->info[SHEAF__TEXT].training &&
-                     drops(m->module[i].part);
     return p->of->kept == SHEAF__KEPT_INT8 && otherwise;
 }
 
@@ -433,7 +424,7 @@ static bool sums_rows(const sheaf__module *module)
     switch (module->kind) {
     case SHEAF__RMSNORM: return ((const sheaf__norm *)module->part)->trained != NULL;
     case SHEAF__LAYERNORM: return norm->weight_trained != NULL || norm->bias_trained != NULL;
-    case SHEAF__LINEAR: return trains_dora(module->part);
+    case SHEAF__LINEAR: return sheaf__linear_trains_dora(module->part);
     default: return false;
     }
 }
@@ -444,15 +435,15 @@ static bool sums_rows(const sheaf__module *module)
 static void shard_rows(pass *p)
 {
     const sheaf__model *m = p->m;
-    int64_t unit = 4; /* exchanges of GPUs begin at multiples of 4 elements */
+    bool blocks = false;
     for (int i = 0; i < m->nmodules; i++)
-        unit = sums_rows(&m->module[i]) ? SHEAF__ROWS_BLOCK : unit;
+        blocks |= sums_rows(&m->module[i]);
     if (m->context->ranks == 1 || m->context->stages > 1 || p->of->kv_cache != NULL ||
         p->of->stages != NULL || rounds_otherwise(p))
         return;
     for (int i = 0; i < SHEAF__STREAMS; i++)
         if (p->rows[i] > 0)
-            p->shards[i] = sheaf__row_shards_new(p->tape, p->rows[i], unit);
+            p->shards[i] = sheaf__row_shards_new(p->tape, p->rows[i], blocks);
 }
 
 void sheaf__decoder_record(sheaf__model *m, sheaf__tape *tape, sheaf__value *x, sheaf__value *image,

@@ -128,6 +128,11 @@ void sheaf__exchange_mark(const sheaf__context *c)
         sheaf__device_fail(device, device->class->peers->mark(device->reserved));
 }
 
+static sheaf_comm_adder adder_of(const sheaf__context *c)
+{
+    return (sheaf_comm_adder){ c->device->kernels->add, run_on_pool, c->device->pool };
+}
+
 sheaf_status *sheaf__sum_among(sheaf__context *context, sheaf_comm *comm, const sheaf_tree *tree,
                                float *const *roots, int64_t rows, int64_t cols,
                                const int64_t *first)
@@ -135,9 +140,7 @@ sheaf_status *sheaf__sum_among(sheaf__context *context, sheaf_comm *comm, const 
     if (comm == NULL)
         return NULL;
     sheaf__device *device = context->device;
-    const sheaf_comm_adder adder = { .add = device->kernels->add,
-                                     .run = run_on_pool,
-                                     .pool = device->pool };
+    const sheaf_comm_adder adder = adder_of(context);
     if (moves_itself(context, comm))
         return settle(comm, sheaf_comm_sum(comm, tree, roots[0], roots, rows, cols, first, &adder));
     const size_t bytes = (size_t)(rows * cols) * sizeof(float);
@@ -153,6 +156,23 @@ sheaf_status *sheaf__sum_among(sheaf__context *context, sheaf_comm *comm, const 
         st = sheaf__first_of(st, sheaf__return(host[r], device, roots[r], bytes, writes));
     }
     return st;
+}
+
+sheaf_status *sheaf__chain_among(const sheaf__context *c, float *out, float *part,
+                                 const int64_t *first, int64_t n)
+{
+    const size_t bytes = (size_t)n * sizeof *out,
+                 mine = (size_t)((first[c->rank + 1] - first[c->rank]) * sheaf_comm_part(n)) *
+                        sizeof *part;
+    const sheaf_comm_adder adder = adder_of(c);
+    float *host = NULL, *parts = NULL;
+    if (moves_itself(c, c->comm))
+        return settle(c->comm, sheaf_comm_chain(c->comm, out, part, first, n, &adder));
+    sheaf_status *st = borrow(&host, c, out, bytes, false);
+    TRY(st, borrow(&parts, c, part, mine, true));
+    TRY(st, sheaf_comm_chain(c->comm, host, parts, first, n, &adder));
+    st = sheaf__first_of(st, sheaf__return(parts, c->device, part, mine, false));
+    return sheaf__first_of(st, sheaf__return(host, c->device, out, bytes, st == NULL));
 }
 
 /* After an exchange. */

@@ -260,20 +260,6 @@ void sheaf__dora_apply(sheaf__context *c, const sheaf__linear *l, void *y, const
     sheaf__op_finish(c->device, y, u, d->factor, l->bias, residual, rows, d->n, c->dtype);
 }
 
-/* Dots of rows of dy / n and u, of which a rank may have but its own. */
-typedef struct dots {
-    const float *quotient, *u, *one; /* from the first own row on */
-    int64_t ld, extent;
-} dots;
-
-static void sum_dots(const sheaf__context *c, const void *of, float *const *sum, int64_t begin,
-                     int64_t rows)
-{
-    const dots *d = of;
-    add_dots(c, sum[0], d->quotient + begin * d->ld, d->u + begin * d->ld, d->one, d->ld, rows,
-             d->extent);
-}
-
 sheaf_status *sheaf__dora_back(sheaf__context *c, const sheaf__linear *l, void *g, const void *dy,
                                const sheaf__value *u, int64_t rows)
 {
@@ -295,11 +281,16 @@ sheaf_status *sheaf__dora_back(sheaf__context *c, const sheaf__linear *l, void *
         sheaf__op_finish(c->device, wide, wide, d->inverse, NULL, NULL, rows, d->n, SHEAF_F32);
         for (int s = first; s < first + count && st == NULL; s++) {
             const int64_t at = l->rows ? 0 : l->begin[s];
-            const dots of = { wide + sheaf__first_row(c, u) * d->n + at,
-                              (const float *)u->data + at, one, d->n,
-                              l->rows ? d->n : l->extent[s] };
-            float *grad = d->m->grad[s] + d->m_at[s];
-            st = sheaf__sum_shards(c, &grad, 1, of.extent, u, sum_dots, &of);
+            st = sheaf__sum_shards(
+                c,
+                &(sheaf__norm_weight){ .dw = d->m->grad[s] + d->m_at[s],
+                                       .dy = wide + sheaf__first_row(c, u) * d->n + at,
+                                       .x = (const float *)u->data + at,
+                                       .rstd = one,
+                                       .ld = d->n,
+                                       .cols = l->rows ? d->n : l->extent[s],
+                                       .dtype = SHEAF_F32 },
+                u);
         }
     }
     sheaf__free(c, wide);

@@ -98,36 +98,18 @@ static sheaf_status *norm_forward(sheaf__tape *tape, sheaf__op *op)
     return NULL;
 }
 
-/* Of a slice's columns. */
-typedef struct slice_sums {
-    const norm_params *p;
-    int64_t first, extent;
-} slice_sums;
-
-static void weight_sums(const sheaf__context *c, const void *of, float *const *sum, int64_t begin,
-                        int64_t rows)
-{
-    const slice_sums *s = of;
-    const norm_params *p = s->p;
-    const int64_t ld = p->x->cols, at = begin * ld + s->first;
-    const void *dy = sheaf__at(p->y->grad, at, c->dtype);
-    if (sum[0] != NULL)
-        sheaf__op_norm_weight(c->device, (sheaf__norm_weight){ sum[0], sum[1], dy,
-                                                               sheaf__at(p->x->data, at, c->dtype),
-                                                               (const float *)p->mean->data + begin,
-                                                               (const float *)p->rstd->data + begin,
-                                                               ld, rows, s->extent, c->dtype });
-    else
-        sheaf__column_sums(c, sum[1], dy, ld, rows, s->extent);
-}
-
 static sheaf_status *weight_gradient(sheaf__context *c, const norm_params *p, int slice)
 {
     const sheaf__layernorm *norm = p->norm;
     const sheaf__trained *w = norm->weight_trained, *b = norm->bias_trained;
-    const slice_sums of = { p, norm->begin[slice], norm->extent[slice] };
-    float *const grad[] = { w == NULL ? NULL : w->grad[slice], b == NULL ? NULL : b->grad[slice] };
-    return sheaf__sum_shards(c, grad, 2, of.extent, p->x, weight_sums, &of);
+    const int64_t first = norm->begin[slice];
+    return sheaf__sum_shards(
+        c,
+        &(sheaf__norm_weight){ w == NULL ? NULL : w->grad[slice], b == NULL ? NULL : b->grad[slice],
+                               sheaf__at(p->y->grad, first, c->dtype),
+                               sheaf__at(p->x->data, first, c->dtype), p->mean->data, p->rstd->data,
+                               p->x->cols, 0, norm->extent[slice], c->dtype },
+        p->x);
 }
 
 static sheaf_status *norm_backward(sheaf__tape *tape, sheaf__op *op)

@@ -68,22 +68,6 @@ static sheaf_status *heads_weight_gradient(sheaf__context *c, const norm_params 
     return st;
 }
 
-static void weight_sums(const sheaf__context *c, const void *of, float *const *sum, int64_t begin,
-                        int64_t rows)
-{
-    const norm_params *p = of;
-    const int64_t width = p->norm->width;
-    sheaf__op_norm_weight(
-        c->device, (sheaf__norm_weight){ .dw = sum[0],
-                                         .dy = sheaf__at(p->y->grad, begin * width, c->dtype),
-                                         .x = sheaf__at(p->x->data, begin * width, c->dtype),
-                                         .rstd = (const float *)p->rstd->data + begin,
-                                         .ld = width,
-                                         .rows = rows,
-                                         .cols = width,
-                                         .dtype = c->dtype });
-}
-
 static sheaf_status *norm_backward(sheaf__tape *tape, sheaf__op *op)
 {
     sheaf__context *c = sheaf__tape_context(tape);
@@ -93,7 +77,15 @@ static sheaf_status *norm_backward(sheaf__tape *tape, sheaf__op *op)
     if (p->norm->trained != NULL && p->like != NULL)
         st = heads_weight_gradient(c, p);
     else if (p->norm->trained != NULL)
-        st = sheaf__sum_shards(c, p->norm->trained->grad, 1, p->norm->width, p->x, weight_sums, p);
+        st = sheaf__sum_shards(c,
+                               &(sheaf__norm_weight){ .dw = p->norm->trained->grad[0],
+                                                      .dy = p->y->grad,
+                                                      .x = p->x->data,
+                                                      .rstd = p->rstd->data,
+                                                      .ld = p->norm->width,
+                                                      .cols = p->norm->width,
+                                                      .dtype = c->dtype },
+                               p->x);
     if (st == NULL && (p->x->needs_grad || p->y->remade))
         sheaf__op_rmsnorm_back(c->device, &norm, p->x->needs_grad ? p->x->grad : NULL,
                                !p->x->grad_fresh, p->y->remade);

@@ -262,6 +262,12 @@ bool sheaf__linear_trains(const sheaf__linear *l)
            (l->lora != NULL && l->lora->a != NULL);
 }
 
+bool sheaf__linear_trains_dora(const sheaf__linear *l)
+{
+    const struct sheaf__dora *d = sheaf__dora_of(l);
+    return d != NULL && d->m != NULL;
+}
+
 bool sheaf__linear_drops(const sheaf__linear *l, const sheaf__step_info *info)
 {
     return l->lora != NULL && l->lora->dropout > 0 && info != NULL && info->training;

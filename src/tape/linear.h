@@ -139,5 +139,6 @@ void sheaf__lora_refresh(sheaf__context *context, sheaf__lora_part *lora);
  * its rows; fresh: the magnitudes become the norms, so that all factors are 1. Collective. */
 sheaf_status *sheaf__dora_begin(sheaf__context *context, sheaf__linear *linear, bool fresh);
 
-/* sheaf__linear_trains - true when anything of `linear` is trained. */
+/* sheaf__linear_trains - true when anything of `linear` is trained; trains_dora: magnitudes are. */
 bool sheaf__linear_trains(const sheaf__linear *linear);
+bool sheaf__linear_trains_dora(const sheaf__linear *linear);

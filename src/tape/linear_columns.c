@@ -14,11 +14,11 @@ typedef struct columns_params {
     int n;
     const sheaf__step_info *info;
     sheaf__value *x, *y[SHEAF__MAX_TOGETHER];
-    sheaf__value *h[SHEAF__MAX_TOGETHER];  /* LoRA's inner value, NULL without */
-    sheaf__value *xd[SHEAF__MAX_TOGETHER]; /* x after dropout, NULL without, and where made again */
-    bool drops[SHEAF__MAX_TOGETHER];
-    bool keeps;                           /* the backward pass reads x */
+    sheaf__value *h[SHEAF__MAX_TOGETHER]; /* LoRA's inner value, NULL without */
     sheaf__value *u[SHEAF__MAX_TOGETHER]; /* of DoRA, NULL without */
+    bool drops[SHEAF__MAX_TOGETHER];
+    bool keeps;  /* the backward pass reads x, */
+    bool blocks; /* of which this rank's rows give their blocks of the sums of dA */
 } columns_params;
 
 /* The LoRA of a layer, where its A is its own: not that of a layer before it. */
@@ -44,10 +44,10 @@ static int64_t columns_of(const sheaf__linear *l)
     return l->transposed ? l->in : l->owned;
 }
 
-/* All rows of x, and what LoRA reads in place of it. */
+/* Rows of x, and what LoRA reads in place of it. */
 typedef struct read_rows {
     const void *x, *of_lora[SHEAF__MAX_TOGETHER];
-    void *all, *dropped[SHEAF__MAX_TOGETHER]; /* scratch memory, where rows are divided */
+    void *all, *dropped[SHEAF__MAX_TOGETHER]; /* scratch memory: gathered, and with dropout */
 } read_rows;
 
 static void read_end(sheaf__context *c, read_rows *r)
@@ -57,32 +57,36 @@ static void read_end(sheaf__context *c, read_rows *r)
     sheaf__free(c, r->all);
 }
 
-/* x->data is there; ahead: forward. */
-static sheaf_status *read_begin(read_rows *r, sheaf__context *c, const columns_params *p,
-                                bool ahead)
+/* From the first row on that this rank has of x. */
+static sheaf__step_info own_info(const sheaf__context *c, const columns_params *p)
 {
-    const int64_t m = sheaf__all_rows(p->x), in = p->x->cols;
+    const int64_t first = sheaf__first_row(c, p->x);
+    sheaf__step_info own = *p->info;
+    own.sample += first;
+    own.position += first;
+    return own;
+}
+
+/* x->data is there. all: all rows, else this rank's. */
+static sheaf_status *read_begin(read_rows *r, sheaf__context *c, const columns_params *p, bool all)
+{
+    const int64_t m = all ? sheaf__all_rows(p->x) : sheaf__rows_present(p->x), in = p->x->cols;
     sheaf_status *st = NULL;
     *r = (read_rows){ .x = p->x->data };
-    if (!ahead && p->x->shards != NULL && !p->keeps)
-        return NULL;
-    if (p->x->shards != NULL) {
+    if (all && p->x->shards != NULL) {
         st = sheaf__gather_shards(&r->all, c, p->x, p->x->data);
         r->x = r->all;
     }
     for (int i = 0; i < p->n && st == NULL; i++) {
         const sheaf__lora_part *lora = own_lora(p, i);
-        void *dropped = p->xd[i] == NULL ? NULL : p->xd[i]->data;
         r->of_lora[i] = r->x;
         if (lora == NULL || !p->drops[i])
             continue;
-        if (dropped == NULL) {
-            st = sheaf__alloc_scratch(&r->dropped[i], c, m * in);
-            dropped = r->dropped[i];
-        }
-        if (st == NULL && (ahead || p->xd[i] == NULL))
-            sheaf__lora_drop(c, dropped, r->x, m, in, 0, lora, p->info, c->dtype);
-        r->of_lora[i] = dropped;
+        const sheaf__step_info info = all ? *p->info : own_info(c, p);
+        st = sheaf__alloc_scratch(&r->dropped[i], c, m * in);
+        if (st == NULL)
+            sheaf__lora_drop(c, r->dropped[i], r->x, m, in, 0, lora, &info, c->dtype);
+        r->of_lora[i] = r->dropped[i];
     }
     return st;
 }
@@ -211,14 +215,56 @@ static sheaf_status *columns_slice_gradients(sheaf__context *c, const columns_pa
     return st;
 }
 
+/* The sums of dA over each block of this rank's rows, and of all ranks in the order of rows. */
+static sheaf_status *columns_factor_gradients(sheaf__context *c, const columns_params *p,
+                                              const sheaf__lora_back *l, const read_rows *r,
+                                              sheaf__batch *b)
+{
+    const int64_t in = p->x->cols, first = sheaf__first_row(c, p->x), one = l->width * in;
+    int64_t blocks[SHEAF_MAX_SLICES + 1];
+    float *part = NULL, *sum = NULL;
+    sheaf__shard_blocks(blocks, c, p->x);
+    const int64_t mine = blocks[c->rank + 1] - blocks[c->rank];
+    sheaf_status *st = sheaf__alloc(&part, c, (size_t)(mine * sheaf_comm_part(one)) * sizeof *part,
+                                    SHEAF_MEM_EXCHANGE);
+    TRY(st, sheaf__alloc(&sum, c, (size_t)one * sizeof *sum, SHEAF_MEM_EXCHANGE));
+    for (int64_t j = 0; j < mine && st == NULL; j++) {
+        const sheaf_range rows = sheaf__shard_block(c, p->x, blocks, j);
+        for (int i = 0; i < p->n; i++) {
+            if (own_lora(p, i) == NULL)
+                continue;
+            sheaf__term term = sheaf__term_of(
+                sheaf__at(l->g, (first + rows.begin) * l->width + l->at[i], c->dtype), l->width,
+                SHEAF__B_KN, sheaf__at(r->of_lora[i], rows.begin * in, c->dtype), in,
+                rows.end - rows.begin);
+            term.a_km = true;
+            sheaf__batch_job(b, p->linear[i]->lora->rank, in,
+                             part + j * sheaf_comm_part(one) + l->at[i] * in, in, SHEAF_F32, term);
+        }
+        sheaf__batch_run(c, b);
+    }
+    TRY(st, sheaf__chain_among(c, sum, part, blocks, one));
+    for (int i = 0; i < p->n && st == NULL; i++) {
+        const sheaf__lora_part *lora = own_lora(p, i);
+        if (lora != NULL)
+            sheaf__op_add(c->device, lora->a->grad[0] + lora->a_at, sum + l->at[i] * in,
+                          lora->rank * in);
+    }
+    sheaf__free(c, part);
+    sheaf__free(c, sum);
+    return st;
+}
+
 static sheaf_status *columns_weight_gradients(sheaf__context *c, const columns_params *p,
                                               const sheaf__lora_back *l, sheaf__batch *b)
 {
     const int64_t in = p->x->cols;
-    read_rows r;
-    sheaf_status *st = read_begin(&r, c, p, false);
+    read_rows r = { 0 };
+    sheaf_status *st = p->keeps ? read_begin(&r, c, p, !p->blocks) : NULL;
+    if (p->blocks)
+        TRY(st, columns_factor_gradients(c, p, l, &r, b));
     /* those that read x side by side: matmul then reads it once */
-    for (int i = 0; i < p->n && st == NULL; i++) {
+    for (int i = 0; i < p->n && st == NULL && !p->blocks; i++) {
         const sheaf__lora_part *lora = own_lora(p, i);
         if (lora != NULL && lora->a != NULL)
             st = sheaf__batch_weight_gradient(b, lora->a->grad[0] + lora->a_at, lora->rank, in,
@@ -338,9 +384,7 @@ static sheaf_status *columns_dropped_gradient(sheaf__context *c, const columns_p
         const sheaf__lora_part *lora = own_lora(p, i);
         if (!p->drops[i] || lora == NULL)
             continue;
-        sheaf__step_info own = *p->info;
-        own.sample += first;
-        own.position += first;
+        const sheaf__step_info own = own_info(c, p);
         void *part;
         sheaf_status *st = sheaf__alloc_scratch(&part, c, m * in);
         if (st != NULL)
@@ -405,7 +449,27 @@ sheaf_status *sheaf__columns_backward(sheaf__context *c, sheaf__value *y, sheaf_
                                       sheaf__value *h, sheaf__linear *linear)
 {
     return columns_back(
-        c, &(columns_params){ .linear = { linear }, .n = 1, .x = x, .y = { y }, .h = { h } }, NULL);
+        c,
+        &(columns_params){
+            .linear = { linear }, .n = 1, .x = x, .y = { y }, .h = { h }, .keeps = true },
+        NULL);
+}
+
+/* Can each rank sum over its own rows of x, whose sums are sent in place of rows, and are less? */
+static bool sums_blocks(const sheaf__context *c, const columns_params *p)
+{
+    const sheaf__row_shards *shards = p->x->shards;
+    int64_t width = 0;
+    if (shards == NULL || !shards->blocks || sheaf__by_mma(c->device->sums, c->dtype))
+        return false;
+    for (int i = 0; i < p->n; i++) {
+        const sheaf__lora_part *lora = own_lora(p, i);
+        if (p->linear[i]->weight_trained != NULL || (lora != NULL && lora->a == NULL))
+            return false;
+        width += lora == NULL ? 0 : lora->rank;
+    }
+    return (shards->most / SHEAF__ROWS_BLOCK + 1) * width * (int64_t)sizeof(float) <=
+           shards->rows * (int64_t)sheaf_dtype_bytes(c->dtype);
 }
 
 static sheaf__value *whole_like(sheaf__tape *tape, const sheaf__value *x, const char *name,
@@ -429,10 +493,9 @@ void sheaf__record_columns(sheaf__tape *tape, sheaf__value **y, sheaf__value *x,
         const sheaf__linear *l = p->linear[i] = linear[i];
         sheaf__op_away(tape, op, &linear[i]->away);
         trains |= sheaf__linear_trains(l);
-        p->keeps |=
-            l->weight_trained != NULL || (l->lora != NULL && l->lora->a != NULL &&
-                                          (x->shards != NULL || !sheaf__linear_drops(l, info)));
+        p->keeps |= l->weight_trained != NULL || (l->lora != NULL && l->lora->a != NULL);
     }
+    p->blocks = p->keeps && sums_blocks(sheaf__tape_context(tape), p);
     const bool flows = trains || x->needs_grad;
     sheaf__op_arg(op, x, SHEAF__READ | SHEAF__GRAD_WRITE | (p->keeps ? SHEAF__KEEP_NEAR : 0));
     for (int i = 0; i < n; i++) {
@@ -445,12 +508,11 @@ void sheaf__record_columns(sheaf__tape *tape, sheaf__value **y, sheaf__value *x,
         if (sheaf__dora_of(l) != NULL) {
             p->u[i] = whole_like(tape, x, "product of DoRA", l->owned, SHEAF_F32);
             sheaf__op_arg(op, p->u[i],
-                          SHEAF__MAKE | (sheaf__dora_of(l)->m != NULL ? SHEAF__KEEP : 0));
+                          SHEAF__MAKE | (sheaf__linear_trains_dora(l) ? SHEAF__KEEP : 0));
         }
         assert(l->lora == NULL || l->lora->first == NULL || first_of(p, i) != i);
         if (first_of(p, i) != i) {
             p->h[i] = p->h[first_of(p, i)];
-            p->xd[i] = p->xd[first_of(p, i)];
             p->drops[i] = p->drops[first_of(p, i)];
             continue;
         }
@@ -459,10 +521,6 @@ void sheaf__record_columns(sheaf__tape *tape, sheaf__value **y, sheaf__value *x,
             sheaf__op_arg(op, p->h[i], SHEAF__MAKE | (l->lora->b != NULL ? SHEAF__KEEP : 0));
         }
         p->drops[i] = sheaf__linear_drops(l, info);
-        if (p->drops[i] && x->shards == NULL) {
-            p->xd[i] = sheaf__tape_like(tape, x, "dropped input", x->cols, x->dtype);
-            sheaf__op_arg(op, p->xd[i], SHEAF__MAKE | SHEAF__KEEP_NEAR);
-        }
     }
     op->reads_late = true;
     if (flows)

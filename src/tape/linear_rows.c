@@ -10,8 +10,27 @@
 typedef struct rows_params {
     sheaf__linear *linear;
     const sheaf__step_info *info;
-    sheaf__value *x, *y, *residual, *h, *xd, *u; /* u: of DoRA, or NULL */
+    sheaf__value *x, *y, *residual, *h, *u; /* u: of DoRA, or NULL */
+    bool drops;
+    const void *of_lora; /* while the op runs: what LoRA reads in place of x */
 } rows_params;
+
+/* With dropout of_lora is scratch memory, which the caller frees; else that is NULL. */
+static sheaf_status *read_begin(void **dropped, sheaf__context *c, rows_params *p)
+{
+    const sheaf__linear *layer = p->linear;
+    const int64_t m = sheaf__rows_present(p->x);
+    *dropped = NULL;
+    p->of_lora = p->x->data;
+    if (!p->drops)
+        return NULL;
+    sheaf_status *st = sheaf__alloc_scratch(dropped, c, m * layer->owned);
+    if (st == NULL)
+        sheaf__lora_drop(c, *dropped, p->x->data, m, layer->owned, layer->logical0, layer->lora,
+                         p->info, c->dtype);
+    p->of_lora = *dropped;
+    return st;
+}
 
 /* The place of h: a value of the tape, if dB needs it. */
 static void *h_of(const rows_params *p, const sheaf__lora_back *l)
@@ -25,14 +44,13 @@ static sheaf_status *rows_lora_inner(sheaf__context *c, const rows_params *p, sh
     const sheaf__linear *layer = p->linear;
     const sheaf__lora_part *lora = layer->lora;
     const int64_t m = sheaf__rows_present(p->x);
-    const void *x = p->xd != NULL ? p->xd->data : p->x->data;
     for (int s = layer->first; s < layer->first + layer->count; s++) {
         if (layer->extent[s] == 0)
             continue;
         sheaf__batch_job(b, m, lora->rank, l->part[s - layer->first], lora->rank, SHEAF_F32,
-                         sheaf__term_of(sheaf__at(x, layer->begin[s], c->dtype), layer->owned,
-                                        SHEAF__B_NK, lora->a_copy[s], layer->extent[s],
-                                        layer->extent[s]));
+                         sheaf__term_of(sheaf__at(p->of_lora, layer->begin[s], c->dtype),
+                                        layer->owned, SHEAF__B_NK, lora->a_copy[s],
+                                        layer->extent[s], layer->extent[s]));
     }
     sheaf__batch_run(c, b);
     float *total;
@@ -46,22 +64,22 @@ static sheaf_status *rows_lora_inner(sheaf__context *c, const rows_params *p, sh
 static sheaf_status *rows_forward(sheaf__tape *tape, sheaf__op *op)
 {
     sheaf__context *c = sheaf__tape_context(tape);
-    const rows_params *p = op->params;
+    rows_params *p = op->params;
     const sheaf__linear *layer = p->linear;
     const int64_t m = sheaf__rows_present(p->x);
     sheaf__lora_back l = { .width = layer->lora == NULL ? 0 : layer->lora->rank };
     sheaf__batch *b;
+    void *dropped;
     sheaf_status *st = m == 0 ? NULL : sheaf__batch_new(&b, c);
     if (st != NULL || m == 0)
         return st;
-    if (p->xd != NULL)
-        sheaf__lora_drop(c, p->xd->data, p->x->data, m, layer->owned, layer->logical0, layer->lora,
-                         p->info, c->dtype);
-    st = sheaf__dora_norms(c, p->linear);
+    st = read_begin(&dropped, c, p);
+    TRY(st, sheaf__dora_norms(c, p->linear));
     if (st == NULL && layer->lora != NULL) {
         st = sheaf__lora_back_alloc(c, &l, layer->count, m);
         TRY(st, rows_lora_inner(c, p, &l, b));
     }
+    sheaf__free(c, dropped);
     sheaf__batch_begin_tree(b);
     for (int s = layer->first; s < layer->first + layer->count; s++) {
         if (layer->extent[s] == 0)
@@ -92,14 +110,14 @@ static sheaf_status *rows_weight_gradients(sheaf__context *c, const rows_params 
 {
     const sheaf__linear *layer = p->linear;
     const sheaf__lora_part *lora = layer->lora;
-    const void *dy = p->y->grad, *xd = p->xd != NULL ? p->xd->data : p->x->data;
+    const void *dy = p->y->grad;
     const int64_t out = layer->out;
     sheaf_status *st = NULL;
     for (int s = layer->first; s < layer->first + layer->count; s++) {
         if (lora != NULL && lora->a != NULL)
             TRY(st, sheaf__batch_weight_gradient(
                         b, lora->a->grad[s], lora->rank, layer->extent[s], g, lora->rank,
-                        sheaf__at(xd, layer->begin[s], c->dtype), layer->owned, p->x));
+                        sheaf__at(p->of_lora, layer->begin[s], c->dtype), layer->owned, p->x));
         if (layer->weight_trained != NULL)
             TRY(st, sheaf__batch_weight_gradient(
                         b, layer->weight_trained->grad[s], out, layer->extent[s], dy, out,
@@ -123,7 +141,7 @@ static sheaf_status *rows_input_gradient(sheaf__context *c, const rows_params *p
     const sheaf__linear *layer = p->linear;
     const int64_t m = sheaf__rows_present(p->x);
     sheaf__value x = *p->x;
-    for (int dropped = 0; dropped <= (p->xd != NULL); dropped++) {
+    for (int dropped = 0; dropped <= p->drops; dropped++) {
         void *dx;
         x.grad_fresh &= !dropped; /* the second is added to the first */
         sheaf_status *st = sheaf__gradient_begin(&dx, c, &x);
@@ -142,7 +160,7 @@ static sheaf_status *rows_input_gradient(sheaf__context *c, const rows_params *p
             sheaf__product *job =
                 sheaf__batch_job(b, m, layer->extent[s], sheaf__at(dx, layer->begin[s], c->dtype),
                                  layer->owned, c->dtype, dropped ? of_a : of_w);
-            if (lora != NULL && p->xd == NULL)
+            if (lora != NULL && !p->drops)
                 sheaf__batch_term(b, job, of_a);
         }
         sheaf__batch_run(c, b);
@@ -179,11 +197,11 @@ static sheaf_status *rows_backward(sheaf__tape *tape, sheaf__op *op)
     sheaf__context *c = sheaf__tape_context(tape);
     const rows_params *own = op->params;
     rows_params of = *own; /* of the gradient that products read: of all rows, with DoRA of u */
-    const rows_params *p = &of;
+    rows_params *p = &of;
     const sheaf__lora_part *lora = p->linear->lora;
     const int64_t m = sheaf__rows_present(p->x);
     sheaf__value y = *p->y;
-    void *g = NULL;
+    void *g = NULL, *dropped = NULL;
     sheaf__batch *b;
     sheaf_status *st = m == 0 ? sheaf__tape_recompute(tape, p->x) : sheaf__batch_new(&b, c);
     if (st != NULL || m == 0)
@@ -202,7 +220,10 @@ static sheaf_status *rows_backward(sheaf__tape *tape, sheaf__op *op)
     if (st == NULL && p->x->needs_grad)
         st = rows_input_gradient(c, p, g, b);
     TRY(st, sheaf__tape_recompute(tape, p->x));
+    if (lora != NULL && lora->a != NULL)
+        TRY(st, read_begin(&dropped, c, p));
     TRY(st, rows_weight_gradients(c, p, g, b));
+    sheaf__free(c, dropped);
     sheaf__free(c, g);
     if (y.grad != own->y->grad)
         sheaf__free(c, y.grad);
@@ -219,12 +240,16 @@ sheaf__value *sheaf__record_rows(sheaf__tape *tape, sheaf__value *x, sheaf__line
     sheaf__op *op = sheaf__tape_op(tape, linear->name, rows_forward, NULL, sizeof(rows_params));
     rows_params *p = op->params;
     op->kind = SHEAF__WORK_PRODUCTS;
-    *p = (rows_params){ .linear = linear, .info = info, .x = x, .residual = residual };
+    *p = (rows_params){ .linear = linear,
+                        .info = info,
+                        .x = x,
+                        .residual = residual,
+                        .drops = sheaf__linear_drops(linear, info) };
     sheaf__op_away(tape, op, &linear->away);
-    const bool trains = sheaf__linear_trains(linear), drops = sheaf__linear_drops(linear, info);
+    const bool trains = sheaf__linear_trains(linear);
     const bool flows = trains || x->needs_grad || (residual != NULL && residual->needs_grad);
-    const bool keep_x = linear->weight_trained != NULL ||
-                        (linear->lora != NULL && linear->lora->a != NULL && !drops);
+    const bool keep_x =
+        linear->weight_trained != NULL || (linear->lora != NULL && linear->lora->a != NULL);
     p->y = sheaf__tape_like(tape, x, linear->name, linear->out, x->dtype);
     p->y->parts = 0;
     sheaf__value_shard(p->y, shards);
@@ -242,11 +267,7 @@ sheaf__value *sheaf__record_rows(sheaf__tape *tape, sheaf__value *x, sheaf__line
         p->u->parts = 0;
         sheaf__value_shard(p->u, shards);
         sheaf__op_arg(op, p->u,
-                      SHEAF__MAKE | (sheaf__dora_of(linear)->m != NULL ? SHEAF__KEEP : 0));
-    }
-    if (drops) {
-        p->xd = sheaf__tape_like(tape, x, "dropped input", x->cols, x->dtype);
-        sheaf__op_arg(op, p->xd, SHEAF__MAKE | SHEAF__KEEP_NEAR);
+                      SHEAF__MAKE | (sheaf__linear_trains_dora(linear) ? SHEAF__KEEP : 0));
     }
     op->reads_late = true;
     if (flows)

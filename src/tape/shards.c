@@ -5,13 +5,21 @@
 
 enum { BLOCK = SHEAF__ROWS_BLOCK };
 
-const sheaf__row_shards *sheaf__row_shards_new(sheaf__tape *tape, int64_t rows, int64_t unit)
+static int64_t blocks_of(int64_t rows)
+{
+    return (rows + BLOCK - 1) / BLOCK;
+}
+
+const sheaf__row_shards *sheaf__row_shards_new(sheaf__tape *tape, int64_t rows, bool blocks)
 {
     const sheaf__context *c = sheaf__tape_context(tape);
     sheaf__row_shards *shards = sheaf__tape_host_memory(tape, sizeof *shards);
     if (shards == NULL)
         return NULL;
-    const int64_t units = (rows + unit - 1) / unit;
+    const int64_t most = (blocks_of(rows) + c->ranks - 1) / c->ranks * BLOCK;
+    shards->blocks = blocks || most * c->ranks * 16 <= rows * 17;
+    /* exchanges of GPUs begin at multiples of 4 elements */
+    const int64_t unit = shards->blocks ? BLOCK : 4, units = (rows + unit - 1) / unit;
     shards->rows = rows;
     for (int r = 0; r <= c->ranks; r++) {
         /* the first ranks have what is over: a plan is of rank 0 */
@@ -139,35 +147,80 @@ sheaf__value *sheaf__record_whole(sheaf__tape *tape, sheaf__value *x)
 
 /* ---- sums over rows ---- */
 
-sheaf_status *sheaf__sum_shards(sheaf__context *c, float *const *grad, int n, int64_t width,
-                                const sheaf__value *x, sheaf__block_sums *sums, const void *of)
+/* Begins of those of chosen rows, the end behind them; NULL: they are of all rows, or not known. */
+static const int64_t *chosen_blocks(const sheaf__value *x)
 {
-    const sheaf__row_shards *shards = x->shards;
-    if (shards == NULL) {
-        sums(c, of, grad, 0, sheaf__rows_present(x));
+    return x->blocks == NULL || x->blocks->n == 0 ? NULL : x->blocks->begin;
+}
+
+void sheaf__shard_blocks(int64_t *first, const sheaf__context *c, const sheaf__value *x)
+{
+    const int64_t *begin = chosen_blocks(x), *row = x->shards->first;
+    first[0] = 0;
+    for (int r = 0; r < c->ranks; r++) {
+        first[r + 1] = first[r] + (begin == NULL ? blocks_of(row[r + 1] - row[r]) : 0);
+        while (begin != NULL && begin[first[r + 1]] < row[r + 1])
+            first[r + 1]++;
+    }
+}
+
+sheaf_range sheaf__shard_block(const sheaf__context *c, const sheaf__value *x, const int64_t *first,
+                               int64_t i)
+{
+    const int64_t *begin = chosen_blocks(x), mine = sheaf__first_row(c, x),
+                  end = x->shards->first[c->rank + 1] - mine;
+    if (begin != NULL)
+        return (sheaf_range){ begin[first[c->rank] + i] - mine,
+                              begin[first[c->rank] + i + 1] - mine };
+    return (sheaf_range){ i * BLOCK, end < (i + 1) * BLOCK ? end : (i + 1) * BLOCK };
+}
+
+static void sum_rows(const sheaf__context *c, sheaf__norm_weight sums, sheaf_range rows)
+{
+    const int64_t at = rows.begin * sums.ld;
+    sums.rows = rows.end - rows.begin;
+    sums.dy = sheaf__at(sums.dy, at, sums.dtype);
+    if (sums.dw == NULL) {
+        sheaf__column_sums(c, sums.db, sums.dy, sums.ld, sums.rows, sums.cols);
+        return;
+    }
+    sums.x = sheaf__at(sums.x, at, sums.dtype);
+    sums.mean += sums.mean == NULL ? 0 : rows.begin;
+    sums.rstd += rows.begin;
+    sheaf__op_norm_weight(c->device, sums);
+}
+
+sheaf_status *sheaf__sum_shards(sheaf__context *c, const sheaf__norm_weight *all_rows,
+                                const sheaf__value *x)
+{
+    sheaf__norm_weight sums = *all_rows;
+    float *const grad[] = { sums.dw, sums.db };
+    const int64_t width = sums.cols, behind = sums.dw == NULL || sums.db == NULL ? 0 : width,
+                  one = behind + width;
+    if (x->shards == NULL) {
+        sum_rows(c, sums, (sheaf_range){ 0, sheaf__rows_present(x) });
         return NULL;
     }
-    const int64_t blocks = (shards->rows + BLOCK - 1) / BLOCK, one = n * width,
-                  mine = shards->first[c->rank], end = shards->first[c->rank + 1];
-    sheaf__row_shards by_block = { .rows = blocks };
+    sheaf__row_shards by_block;
     float *all = NULL;
-    for (int r = 0; r <= c->ranks; r++)
-        by_block.first[r] = (shards->first[r] + BLOCK - 1) / BLOCK;
+    sheaf__shard_blocks(by_block.first, c, x);
+    const int64_t before = by_block.first[c->rank], mine = by_block.first[c->rank + 1] - before,
+                  blocks = by_block.first[c->ranks];
     sheaf_status *st =
         sheaf__alloc(&all, c, (size_t)(blocks * one) * sizeof *all, SHEAF_MEM_EXCHANGE);
     if (st == NULL)
         sheaf__op_zero(c->device, all, blocks * one, SHEAF_F32);
-    for (int64_t row = mine; row < end && st == NULL; row += BLOCK) {
-        float *sum[2] = { NULL };
-        for (int i = 0; i < n; i++)
-            sum[i] = grad[i] == NULL ? NULL : all + row / BLOCK * one + i * width;
-        sums(c, of, sum, row - mine, end - row < BLOCK ? end - row : BLOCK);
+    for (int64_t b = 0; b < mine && st == NULL; b++) {
+        float *to = all + (before + b) * one;
+        sums.dw = grad[0] == NULL ? NULL : to;
+        sums.db = grad[1] == NULL ? NULL : to + behind;
+        sum_rows(c, sums, sheaf__shard_block(c, x, by_block.first, b));
     }
     TRY(st, gather(c, all, &by_block, one * (int64_t)sizeof *all));
     for (int64_t b = 0; b < blocks && st == NULL; b++)
-        for (int i = 0; i < n; i++)
+        for (int i = 0; i < 2; i++)
             if (grad[i] != NULL)
-                sheaf__op_add(c->device, grad[i], all + b * one + i * width, width);
+                sheaf__op_add(c->device, grad[i], all + b * one + i * behind, width);
     sheaf__free(c, all);
     return st;
 }

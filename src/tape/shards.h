@@ -13,6 +13,7 @@ enum { SHEAF__ROWS_BLOCK = 256 };
 typedef struct sheaf__row_shards {
     int64_t rows, most;                  /* of all ranks together, of this one */
     int64_t first[SHEAF_MAX_SLICES + 1]; /* by rank; [ranks]: the end */
+    bool blocks;                         /* each rank has whole ones */
     /* Of rows that a run chooses: how many of all are there, and of this rank's; known, as `first`,
      * once they are chosen. NULL: all are. */
     const int64_t *there;
@@ -32,8 +33,9 @@ static inline int64_t sheaf__first_row(const sheaf__context *c, const sheaf__val
     return v->shards == NULL ? 0 : v->shards->first[c->rank];
 }
 
-/* sheaf__row_shards_new - `unit` rows stay together; the tape's. */
-const sheaf__row_shards *sheaf__row_shards_new(sheaf__tape *tape, int64_t rows, int64_t unit);
+/* sheaf__row_shards_new - even shares, of whole blocks where no rank has a sixteenth more than its
+ * share then, or where they must be; the tape's. */
+const sheaf__row_shards *sheaf__row_shards_new(sheaf__tape *tape, int64_t rows, bool blocks);
 /* sheaf__value_shard - y, which nothing holds yet, is divided so; NULL: whole. */
 void sheaf__value_shard(sheaf__value *y, const sheaf__row_shards *shards);
 
@@ -48,10 +50,15 @@ sheaf__value *sheaf__record_whole(sheaf__tape *tape, sheaf__value *x);
 sheaf_status *sheaf__gather_shards(void **all, sheaf__context *context, const sheaf__value *v,
                                    const void *own);
 
-/* sum[i] [width] += the sums over rows [begin, begin + rows) of a rank's own. */
-typedef void sheaf__block_sums(const sheaf__context *context, const void *of, float *const *sum,
-                               int64_t begin, int64_t rows);
-/* sheaf__sum_shards - grad[i] [width] += the sums over all rows of x, for `n` <= 2 gradients; where
- * its rows are divided, by those blocks, of which each is one rank's. grad[i] NULL: not wanted. */
-sheaf_status *sheaf__sum_shards(sheaf__context *context, float *const *grad, int n, int64_t width,
-                                const sheaf__value *x, sheaf__block_sums *sums, const void *of);
+/* sheaf__shard_blocks - first[r]: how many blocks lie before those of rank r, which has whole ones;
+ * [ranks]: all. sheaf__shard_block - rows of this rank's i-th, counted from its first row. */
+void sheaf__shard_blocks(int64_t *first, const sheaf__context *context, const sheaf__value *x);
+sheaf_range sheaf__shard_block(const sheaf__context *context, const sheaf__value *x,
+                               const int64_t *first, int64_t i);
+
+/* sheaf__sum_shards - adds to `sums`, dw or db or both, the sums over all rows of x; where they are
+ * divided by blocks, of which each is one rank's. Operands are of own rows; without dw sums of dy
+ * alone. */
+struct sheaf__norm_weight; /* ops/tensor/norm.h */
+sheaf_status *sheaf__sum_shards(sheaf__context *context, const struct sheaf__norm_weight *sums,
+                                const sheaf__value *x);

@@ -304,6 +304,10 @@ sheaf_status *sheaf__sum_among(sheaf__context *context, sheaf_comm *comm, const 
                                float *const *roots, int64_t rows, int64_t cols,
                                const int64_t *first);
 
+/* sheaf__chain_among - sheaf_comm_chain() among the ranks of c->comm; counts bytes on dry. */
+sheaf_status *sheaf__chain_among(const sheaf__context *context, float *out, float *part,
+                                 const int64_t *first, int64_t n);
+
 /* sheaf__exchanges_beside - do the ranks of c->comm exchange while operations run? Then work may be
  * made in parts, behind each of which stands a mark: the exchanges to come, a mark each, wait for
  * what was made up to it, and no further. */

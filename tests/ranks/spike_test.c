@@ -313,6 +313,15 @@ static void test_rows_without_labels(void **state)
     compare(&s, SHEAF_BF16, some, ARRAY_LEN(some), 0x6a363576e597c885ull);
     s.sums = SHEAF_SUMS_TILES;
     compare(&s, SHEAF_BF16, some, ARRAY_LEN(some), 0x8f72b3326dcd077full);
+    /* blocks of rows fall evenly to 2 and 8 ranks, which add those of dA */
+    s.batch = 8;
+    s.seq = 256;
+    s.sums = SHEAF_SUMS_PAIRS;
+    compare(&s, SHEAF_F32, some, ARRAY_LEN(some), 0x9c526c4eb140c657ull);
+    s.sums = SHEAF_SUMS_TILES;
+    compare(&s, SHEAF_BF16, some, ARRAY_LEN(some), 0x3a1cc1404431cb0full);
+    s.batch = 3;
+    s.seq = 205;
     /* norms behind both parts of a layer, around them */
     s.config.family = SHEAF_OLMO2;
     s.config.qkv_bias = false;
