@@ -238,8 +238,8 @@ static inline void fill_mask(const problem *p, uint64_t round)
 }
 
 /* Every way to divide the work must give the same bits, so kernels are called directly:
- * rows in two parts, gradients together or apart, and scratch so small that the scores
- * of a row are made three times. */
+ * rows in two parts, gradients together or apart, and scratch so small that values are packed run
+ * by run, and scores are made again backward. */
 static inline void run_parts(const problem *p, const result *r, const char *isa, int way)
 {
     const sheaf__attention *s = &p->s;
@@ -247,7 +247,7 @@ static inline void run_parts(const problem *p, const result *r, const char *isa,
     const sheaf__attention_call call = { s,     r->o,  r->stats, p->q,
                                          p->k,  p->v,  p->d_o,   r->dq,
                                          r->dk, r->dv, p->sums,  sheaf__units_for(isa) };
-    const size_t whole = SHEAF__THREAD_SCRATCH, little = 400 << 10;
+    const size_t whole = SHEAF__THREAD_SCRATCH, little = (size_t)1 << 20;
     char *scratch = twin_take(whole);
     const unsigned before = sheaf__compute_mode_enter();
     for (int64_t b = 0; b < s->batch; b++)

@@ -40,7 +40,7 @@ TEST(test_random_u32__is_a_word_of_the_row_s_blocks)
     }
 }
 
-/* Frozen with contract version 1: changing one of these changes every run. */
+/* Frozen with the contract's version: changing one of these changes every run. */
 TEST(test_random__frozen_values)
 {
     assert_int_equal(sheaf__random_u32(0, 0, 0, 0, 0, 0), 168535653u);

@@ -87,11 +87,11 @@ static sheaf_status *open_late(const char *path)
 
 TEST(test_contract__of_another_version_is_refused)
 {
-    static const char says[] = "written by another version of sheaf | numeric contract 1, which "
-                               "this one reads | numeric contract 2";
+    static const char says[] = "written by another version of sheaf | numeric contract 2, which "
+                               "this one reads | numeric contract 1";
     const char *const step = "run/checkpoints/step-00000001";
     CHECK_OK(evaluate(at(step), NULL));
-    change_manifest("run", "\"contract\": 1,", "\"contract\": 2,");
+    change_manifest("run", "\"contract\": 2,", "\"contract\": 1,");
     CHECK_FAILS(evaluate(at(step), NULL), SHEAF_E_UNSUPPORTED, says);
     CHECK_FAILS(evaluate(at("run"), NULL), SHEAF_E_UNSUPPORTED, says);
     CHECK_FAILS(evaluate(model, at("run")), SHEAF_E_UNSUPPORTED, says);
@@ -100,7 +100,7 @@ TEST(test_contract__of_another_version_is_refused)
     CHECK_FAILS(open_late(at("run")), SHEAF_E_UNSUPPORTED, says);
     CHECK_OK(evaluate(model, at("run/adapter"))); /* names no contract */
     CHECK_FAILS(train("run", 2, true, NULL), SHEAF_E_UNSUPPORTED, says);
-    change_manifest("run", "\"contract\": 2,", "\"contract\": 1,");
+    change_manifest("run", "\"contract\": 1,", "\"contract\": 2,");
     CHECK_OK(evaluate(at("run"), NULL));
 }
 

@@ -1,4 +1,4 @@
-/* kernels_test.c - the table is whole, and its numbers are those of contract version 1. */
+/* kernels_test.c - the table is whole, and its numbers are those of the contract. */
 #include "tests/ops_twin.h"
 
 TEST(test_kernels__every_cell_is_filled)
@@ -286,7 +286,7 @@ static void same_hash(const char *name, const char *column, uint64_t got, uint64
                  (unsigned long long)want);
 }
 
-TEST(test_kernels__give_the_bytes_of_contract_version_1)
+TEST(test_kernels__give_the_bytes_of_the_contract)
 {
     static const char *const columns[] = { "ref", "avx2", "avx512" };
     for (size_t c = 0; c < ARRAY_LEN(columns); c++) {

@@ -78,7 +78,7 @@ for method in lora full; do
     for of in slices.$method slices.$method/checkpoints/step-00000003; do
         runs "$of is judged in two" 0 '2 slices, as in the run' eval --model "$work/$of" --data "$data" --json
         check "and has the run's loss" near "$(json_number "$work/stdout" loss)" "$loss" 1e-14
-        runs "$of in eight, where that is asked" 0 '"loss"' eval --model "$work/$of" --data "$data" --slices 8 --json
+        runs "$of in one, where that is asked" 0 '"loss"' eval --model "$work/$of" --data "$data" --slices 1 --json
         check "has another" test "$(json_number "$work/stdout" loss)" != "$loss"
     done
 done

@@ -294,8 +294,8 @@ static void test_odd(void **state)
         all[n++] = (setting){ t, 2, NULL, .device = &checked_device };
         all[n++] = (setting){ t, 2, NULL, .device = &copied_device };
     }
-    compare(&odd, SHEAF_F32, all, n, 0xc563de41aaf708b1ull);
-    compare(&odd, SHEAF_BF16, all, n, 0x3ac24483cf9e0d4dull);
+    compare(&odd, SHEAF_F32, all, n, 0x14c447c117de6782ull);
+    compare(&odd, SHEAF_BF16, all, n, 0x66859e0bbb587387ull);
 }
 
 /* The last layer leaves out rows that nothing reads: not a byte of what is trained tells. */
@@ -309,28 +309,28 @@ static void test_rows_without_labels(void **state)
                              { 3, 2, NULL, false, &copied_device },
                              { 2, 1, has("avx2") ? "avx2" : "ref", false } };
     shape s = { config_of(48, 173, 14, 7, 6, 511, 2), 3, 205, 5, 0, true, SHEAF_SUMS_PAIRS };
-    compare(&s, SHEAF_F32, some, ARRAY_LEN(some), 0x418fec3a6926df55ull);
-    compare(&s, SHEAF_BF16, some, ARRAY_LEN(some), 0x6a363576e597c885ull);
+    compare(&s, SHEAF_F32, some, ARRAY_LEN(some), 0x2a2df69762cc4e77ull);
+    compare(&s, SHEAF_BF16, some, ARRAY_LEN(some), 0xa55d25104df19046ull);
     s.sums = SHEAF_SUMS_TILES;
-    compare(&s, SHEAF_BF16, some, ARRAY_LEN(some), 0x8f72b3326dcd077full);
+    compare(&s, SHEAF_BF16, some, ARRAY_LEN(some), 0x00e39989a4766a55ull);
     /* blocks of rows fall evenly to 2 and 8 ranks, which add those of dA */
     s.batch = 8;
     s.seq = 256;
     s.sums = SHEAF_SUMS_PAIRS;
-    compare(&s, SHEAF_F32, some, ARRAY_LEN(some), 0x9c526c4eb140c657ull);
+    compare(&s, SHEAF_F32, some, ARRAY_LEN(some), 0x1f72fac23cb5f5d0ull);
     s.sums = SHEAF_SUMS_TILES;
-    compare(&s, SHEAF_BF16, some, ARRAY_LEN(some), 0x3a1cc1404431cb0full);
+    compare(&s, SHEAF_BF16, some, ARRAY_LEN(some), 0xc9cfa9b1d95db0a4ull);
     s.batch = 3;
     s.seq = 205;
     /* norms behind both parts of a layer, around them */
     s.config.family = SHEAF_OLMO2;
     s.config.qkv_bias = false;
-    compare(&s, SHEAF_F32, some, ARRAY_LEN(some), 0xb87bbb4a90c06f3full);
+    compare(&s, SHEAF_F32, some, ARRAY_LEN(some), 0x1c233a8fe2c27c81ull);
     s.config.family = SHEAF_GEMMA2;
     s.config.query_scalar = 6;
     s.config.attention_cap = 50;
     s.config.logit_cap = 30;
-    compare(&s, SHEAF_BF16, some, ARRAY_LEN(some), 0x597850ae235fd96dull);
+    compare(&s, SHEAF_BF16, some, ARRAY_LEN(some), 0x4e97a38d3d53bc5cull);
 }
 
 /* Gradients of norms are sums over rows, of which each rank has some blocks, some ranks none. */
@@ -343,10 +343,10 @@ static void test_norms(void **state)
                              { 2, 2, NULL, false, &checked_device },
                              { 3, 2, NULL, false, &copied_device } };
     shape s = { config_of(48, 173, 14, 7, 6, 511, 2), 3, 205, 5, 0.1, .norms = true };
-    compare(&s, SHEAF_F32, some, ARRAY_LEN(some), 0x3e5403f20823e8cfull);
+    compare(&s, SHEAF_F32, some, ARRAY_LEN(some), 0xae39200c615e7d56ull);
     s.config.family = SHEAF_OLMO2;
     s.config.qkv_bias = false;
-    compare(&s, SHEAF_BF16, some, ARRAY_LEN(some), 0x387a8054bde3a545ull);
+    compare(&s, SHEAF_BF16, some, ARRAY_LEN(some), 0x195e5ed466a84481ull);
 }
 
 static void test_production(void **state)
@@ -358,11 +358,11 @@ static void test_production(void **state)
                              { 2, 1, NULL },
                              { 5, 1, NULL } };
     const bool all = getenv("SHEAF_SOAK") != NULL;
-    compare(&big, SHEAF_BF16, some, all ? ARRAY_LEN(some) : 3, 0x25b9492644d87ab0ull);
+    compare(&big, SHEAF_BF16, some, all ? ARRAY_LEN(some) : 3, 0xec6bed8b39c8dbb1ull);
     /* float32 takes three times as long: eight ranks give what was recorded of one */
     const setting *few = all ? some : some + 2;
     const size_t n = all ? ARRAY_LEN(some) : 1;
-    compare(&big, SHEAF_F32, few, n, 0x9a2ab4bcbd53211cull);
+    compare(&big, SHEAF_F32, few, n, 0x937d1a8aab955832ull);
 }
 
 int main(int argc, char **argv)

@@ -220,7 +220,7 @@ TEST(test_save__another_state_has_another_manifest)
 static const char recorded[] =
     "{\"format\": \"sheaf checkpoint\",\n"
     "\"version\": 1,\n"
-    "\"contract\": 1,\n"
+    "\"contract\": 2,\n"
     "\"step\": 7,\n"
     "\"slices\": 4,\n"
     "\"progress\": {\"lr\": 0.10000000000000001, \"seed\": 7, \"step\": 7},\n"
@@ -233,7 +233,7 @@ static const char recorded[] =
     "\"master/norm\": {\"dtype\": \"F32\", \"shape\": [5], \"hash\": \"59288af9106f19292fe62ff0e087c8e5\"},\n"
     "\"master/rows\": {\"dtype\": \"F32\", \"shape\": [6, 5], \"hash\": \"948edce3f23ba169134a8c256ce2073c\", \"axis\": 0, \"parts\": [[3, 2]], \"slices\": [\"99aa06d3014798d86001c324468d497f\", \"7e8e1da86c9bd95b2986fa6f1da482d8\", \"c4907381ea1013a40b0469c06033a7cc\", \"9066d3fc475b27ad18ebe2de90ffeb13\"]}\n"
     "},\n"
-    "\"self\": \"30527e41fd341406e21e53440b06c7cc\"}\n";
+    "\"self\": \"8b12df8e5dcc9a9d82139b06dc6c24a3\"}\n";
 
 TEST(test_manifest__is_the_recorded_text)
 {
@@ -272,32 +272,32 @@ static const struct {
     const char *name, *body, *want;
 } hostile[] = {
     { "no object", "[1,\n", "" },
-    { "other format", "{\"format\": \"x\", \"version\": 1, \"contract\": 1, \"slices\": 1,\n",
+    { "other format", "{\"format\": \"x\", \"version\": 1, \"contract\": 2, \"slices\": 1,\n",
       "'format'" },
     { "later version",
-      "{\"format\": \"sheaf checkpoint\", \"version\": 2, \"contract\": 1, \"slices\": 1,\n",
+      "{\"format\": \"sheaf checkpoint\", \"version\": 2, \"contract\": 2, \"slices\": 1,\n",
       "another version of sheaf" },
-    { "later contract",
-      "{\"format\": \"sheaf checkpoint\", \"version\": 1, \"contract\": 2, \"slices\": 1,\n",
+    { "earlier contract",
+      "{\"format\": \"sheaf checkpoint\", \"version\": 1, \"contract\": 1, \"slices\": 1,\n",
       "another version of sheaf" },
-    { "no slices", "{\"format\": \"sheaf checkpoint\", \"version\": 1, \"contract\": 1,\n",
+    { "no slices", "{\"format\": \"sheaf checkpoint\", \"version\": 1, \"contract\": 2,\n",
       "'slices'" },
     { "65 slices",
-      "{\"format\": \"sheaf checkpoint\", \"version\": 1, \"contract\": 1, \"slices\": 65,\n",
+      "{\"format\": \"sheaf checkpoint\", \"version\": 1, \"contract\": 2, \"slices\": 65,\n",
       "'slices'" },
     { "no tensors",
-      "{\"format\": \"sheaf checkpoint\", \"version\": 1, \"contract\": 1, \"slices\": 1,\n",
+      "{\"format\": \"sheaf checkpoint\", \"version\": 1, \"contract\": 2, \"slices\": 1,\n",
       "'tensors'" },
 #define HEAD                                                                                            \
-    "{\"format\": \"sheaf checkpoint\", \"version\": 1, \"contract\": 1, \"step\": 1, \"slices\": 1,\n" \
+    "{\"format\": \"sheaf checkpoint\", \"version\": 1, \"contract\": 2, \"step\": 1, \"slices\": 1,\n" \
     "\"progress\": {}, \"bytes\": {\"slice_000.safetensors\": 1, \"replicated.safetensors\": 1},\n"
 #define HASH "\"hash\": \"00000000000000000000000000000000\""
     { "size missing",
-      "{\"format\": \"sheaf checkpoint\", \"version\": 1, \"contract\": 1, \"step\": 1, \"slices\": 1,\n"
+      "{\"format\": \"sheaf checkpoint\", \"version\": 1, \"contract\": 2, \"step\": 1, \"slices\": 1,\n"
       "\"progress\": {}, \"bytes\": {\"slice_000.safetensors\": 1}, \"tensors\": {},\n",
       "'bytes.replicated" },
     { "no progress",
-      "{\"format\": \"sheaf checkpoint\", \"version\": 1, \"contract\": 1, \"step\": 1, \"slices\": 1,\n"
+      "{\"format\": \"sheaf checkpoint\", \"version\": 1, \"contract\": 2, \"step\": 1, \"slices\": 1,\n"
       "\"bytes\": {\"slice_000.safetensors\": 1, \"replicated.safetensors\": 1}, \"tensors\": {},\n",
       "'progress'" },
     { "product overflows",

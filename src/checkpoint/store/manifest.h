@@ -14,7 +14,7 @@
 
 /* Version of this format; of the numeric contract, that of docs/contract.md. Every dtype of at
  * least a byte and up to eight axes; tensors of more than two are not cut. */
-enum { SHEAF__MANIFEST_VERSION = 1, SHEAF__CONTRACT = 1, SHEAF__MANIFEST_DIMS = 8 };
+enum { SHEAF__MANIFEST_VERSION = 1, SHEAF__CONTRACT = 2, SHEAF__MANIFEST_DIMS = 8 };
 
 typedef struct sheaf_manifest_tensor {
     char *name;

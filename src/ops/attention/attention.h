@@ -7,22 +7,27 @@
  * With `full` set order and window do not count: every query sees each key j with
  * key_mask[b][j] != 0, and there may be more queries than keys. All else is the same.
  *
- * Forward. s = scale * (q . k) in float32, with a cap s = cap * tanh(s / cap); max = the largest
- * visible s, + 0.0f; e = exp(s - max); sum = the visible e in 16 lanes, lane j mod 16 by absolute
- * key index; p = round(e / sum); o = round(sum over keys of p * v, in blocks of 256 keys counted
- * from key 0, + 0.0f). Backward. D = dot(do, o) in 16 lanes; p32 = e / sum, unrounded; dp = do . v;
- * ds = round(scale * p32 * (dp - D)), from left to right, with a cap times (1 - t * t) before it is
- * rounded, t = s / cap; dq = sum over keys of ds * k in blocks of 256 keys counted from key 0; dk =
- * sum ds * q and dv = sum p * do, where p is the rounded one: a key head's query heads ascending,
- * each over its queries in blocks of 256 counted from query 0, all blocks added to one running sum.
- * Every dq, dk, dv has + 0.0f added before it is rounded to dtype. Products over head_dim, keys and
- * queries follow the numeric contract; in bfloat16 (float16 is widened and summed as float32) in
- * the order of device->sums, where pairs are (2i, 2i + 1) of the index that is summed, and chunks
- * 32 of it, counted as above.
- * In mma8 and mma16, of bfloat16 and float16, blocks are chains (matmul.h): groups are 8 or 16 of
- * the index, a chain ends after 4096 keys, counted from key 0, or after 4096 queries of a head,
- * counted from query 0, if more of them follow; the next query head goes on in the chain of the one
- * before. What a query does not see is a zero in its place.
+ * Forward. s = scale * (q . k) in float32, with a cap s = cap * tanh(s / cap). Keys go by parts of
+ * 1024 and blocks of 64, counted from key 0. In a part m begins as the least float. Where the
+ * largest visible s of a block, b, is above m + 8, m becomes b + 0.0f, and all that the part has so
+ * far is multiplied by exp(old m - m): 16 lanes, and o. Then e = exp(s - m); lane j mod 16, j the
+ * absolute key index, takes the visible e; o = o + the block's sum of round(e) * v, in `tiles` each
+ * chunk's, and in mma8 and mma16 o is the chain. Parts meet in order: M, the least float at first,
+ * becomes the larger m; sum = fma(joined lanes, exp(m - M), sum * exp(old M - M)), and o the same;
+ * exp(x - x) is 1. In the end o = round(o * (1 / sum) + 0.0f). So max = M, up to 8 below the
+ * largest s.
+ * Backward. D = dot(do, o) in 16 lanes; p32 = exp(s - max) / sum, unrounded, p = round(p32); dp =
+ * do . v; ds = round(scale * p32 * (dp - D)), from left to right, with a cap times (1 - t * t)
+ * before it is rounded, t = s / cap; dq = sum over keys of ds * k in blocks of 256 keys counted
+ * from key 0; dk = sum ds * q and dv = sum p * do: a key head's query heads ascending, each over
+ * its queries in blocks of 256 counted from query 0, all blocks added to one running sum. Every dq,
+ * dk, dv has + 0.0f added before it is rounded to dtype. Products over head_dim, keys and queries
+ * follow the numeric contract; in bfloat16 (float16 is widened and summed as float32) in the order
+ * of device->sums, where pairs are (2i, 2i + 1) of the index that is summed, and chunks 32 of it,
+ * counted as above. In mma8 and mma16, of bfloat16 and float16, blocks of backward are chains
+ * (matmul.h): groups are 8 or 16 of the index, a chain ends after 4096 keys, counted from key 0, or
+ * after 4096 queries of a head, counted from query 0, if more of them follow; the next query head
+ * goes on in the chain of the one before. What a query does not see is a zero in its place.
  *
  * What a query does not see contributes nothing: its term is left out of the
  * chain, the lane and the maximum. Kernels may multiply it by +0 instead, or
@@ -35,7 +40,8 @@
  * k and v, fall into segments [segment[i], segment[i + 1]), each of which is a sequence of its own:
  * keys, order, window, lanes and blocks count from its first row. So a sequence has the bits it
  * would have alone, wherever it lies.
- * A query that sees nothing gives o = 0, stats (-inf, 0) and no gradient.
+ * A query that sees nothing, or nothing but s = -inf, gives o = 0, stats (-inf, 0); the former no
+ * gradient.
  * A NaN result is the one NaN of math/round.h.
  *
  * Since lanes, blocks and pairs are counted from key 0, causal decoding gives the bits
@@ -72,7 +78,7 @@ typedef struct sheaf__attention {
 } sheaf__attention;
 
 /* sheaf__attention_forward - one parallel region over device->pool.
- *   stats  [batch, kv_heads*group, queries, 2] f32: row max of s, and sum of e. May be
+ *   stats  [batch, kv_heads*group, queries, 2] f32: row max and sum. May be
  *          NULL when no backward follows. With segments [heads, rows of it, 2] of each, one after
  *          the other.
  * Scratch: device->scratch only; any number of keys whose K, Q or V block fits (the

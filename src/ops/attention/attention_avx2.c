@@ -24,6 +24,11 @@ SHEAF__INLINE vec larger(vec x, vec y)
 {
     return (vec){ _mm256_max_ps(x.a, y.a), _mm256_max_ps(x.b, y.b) };
 }
+SHEAF__INLINE bool any_less(vec x, vec y)
+{
+    const veci less = v_bits(v_select(v_less(x, y), v_set(-1), v_zero()));
+    return (_mm256_movemask_epi8(less.a) | _mm256_movemask_epi8(less.b)) != 0;
+}
 SHEAF__INLINE veci either(veci x, veci y)
 {
     return (veci){ _mm256_or_si256(x.a, y.a), _mm256_or_si256(x.b, y.b) };
@@ -40,10 +45,6 @@ SHEAF__INLINE rounded round_pair(vec even, vec odd)
     const veci a = vi_bf16(even), b = vi_bf16(odd); /* in upper halves */
     return (rounded){ vi_upper_halves(a), vi_upper_halves(b),
                       vi_xor(vi_right(a, 16), vi_and(b, vi_set(0xffff0000u))) };
-}
-SHEAF__INLINE veci quotient_pair(vec even, vec odd, const divisor *by)
-{
-    return round_pair(v_div(even, by->sum), v_div(odd, by->sum)).words;
 }
 
 #define STEP_PAIRS(c, a, b) c /* there is none: SPLIT takes its place */

@@ -30,6 +30,10 @@ SHEAF__INLINE vec larger(vec a, vec b)
 {
     return _mm512_max_ps(a, b);
 }
+SHEAF__INLINE bool any_less(vec a, vec b)
+{
+    return v_less(a, b) != 0;
+}
 SHEAF__INLINE veci either(veci a, veci b)
 {
     return _mm512_or_si512(a, b);
@@ -52,21 +56,6 @@ SHEAF__INLINE rounded round_pair(vec even, vec odd)
     const __m512i all = (__m512i)_mm512_cvtne2ps_pbh(odd, even);
     return (rounded){ _mm512_castsi512_si256(all), _mm512_extracti64x4_epi64(all, 1),
                       mix_words(all) };
-}
-
-/* Rounding never changes an order. So where the products with the neighbours below and above of
- * 1 / sum are one number in bfloat16, the quotient between them is that; else, once in some
- * thousands, it takes a division. */
-SHEAF__INLINE veci quotient_pair(vec even, vec odd, const divisor *by)
-{
-    const veci inverse = v_bits(by->inverse), one = vi_set(1);
-    const vec below = v_float(_mm512_sub_epi32(inverse, one)),
-              above = v_float(vi_add(inverse, one));
-    __m512i p = (__m512i)_mm512_cvtne2ps_pbh(v_mul(odd, below), v_mul(even, below));
-    const __m512i q = (__m512i)_mm512_cvtne2ps_pbh(v_mul(odd, above), v_mul(even, above));
-    if (__builtin_expect(_mm512_cmpneq_epi32_mask(p, q) != 0, 0))
-        p = (__m512i)_mm512_cvtne2ps_pbh(v_div(odd, by->sum), v_div(even, by->sum));
-    return mix_words(p);
 }
 
 /* By the instruction for pairs. */

@@ -47,6 +47,21 @@ SHEAF__INLINE void store(float *x, vec v)
     v_store(x, v, PANEL);
 }
 
+/* Tiles of the unit that lie side by side, c + a b: two of a below each other, if rows32, and two
+ * of b beside each other, if wide. */
+typedef struct squares {
+    float *c;
+    int64_t c_down, c_right; /* floats between tiles */
+    const char *a;
+    int64_t a_row, a_down, a_chunk; /* bytes between rows, tiles, and chunks of 16 words */
+    const uint32_t *b;
+    int64_t b_right; /* words between tiles */
+    int64_t chunks;
+    bool on; /* else c begins with zeros */
+} squares;
+
+#define SQUARE 256 /* words of a tile of the unit */
+
 #ifdef HAS_UNIT
 #include "ops/attention/attention_unit.h"
 #else
@@ -57,6 +72,12 @@ static inline void end_unit(void)
 {
 }
 static inline void product_unit(const tile *t, int64_t rows, int64_t panels)
+{
+}
+static inline void turn_square(uint32_t *to, const char *from, int64_t step, int64_t count)
+{
+}
+static inline void squares_unit(const squares *s, const bool rows32, const bool wide)
 {
 }
 #endif
@@ -80,7 +101,7 @@ SHEAF__INLINE void run_chains(const tile *t, const int rows, const int panels)
     const uint32_t *b = t->b;
     const char *a = t->a;
     UNROLL for (int r = 0; r < rows; r++) UNROLL for (int p = 0; p < panels; p++) c[r][p] =
-        v_zero();
+        t->on ? load(t->c + r * t->c_row + p * t->c_panel) : v_zero();
     for (int64_t left = t->steps; left > 0; left -= CHUNK_WORDS) {
         vec odd[TILE_ROWS][TILE_PANELS], even[TILE_ROWS][TILE_PANELS];
         UNROLL for (int r = 0; r < rows; r++) UNROLL for (int p = 0; p < panels; p++) odd[r][p] =
@@ -108,8 +129,9 @@ SHEAF__INLINE void run_chains(const tile *t, const int rows, const int panels)
         UNROLL for (int r = 0; r < rows; r++) UNROLL for (int p = 0; p < panels; p++) c[r][p] =
             v_add(c[r][p], v_add(even[r][p], odd[r][p]));
     }
-    UNROLL for (int r = 0; r < rows; r++) UNROLL for (int p = 0; p < panels; p++)
-        end_tile(t, r, p, c[r][p]);
+    UNROLL for (int r = 0; r < rows; r++) UNROLL for (int p = 0; p < panels; p++) if (t->on)
+        store(t->c + r * t->c_row + p * t->c_panel, c[r][p]);
+    else end_tile(t, r, p, c[r][p]);
 }
 
 SHEAF__INLINE void run(const tile *t, const int rows, const int panels, const kind kind)
@@ -199,9 +221,22 @@ static void product(const tile *all, int64_t rows, int64_t panels)
     }
 }
 
+/* Both kinds of tiles: few are at an edge. */
+static void run_squares(const squares *s, bool rows32, bool wide)
+{
+    if (rows32 && wide)
+        squares_unit(s, true, true);
+    else if (rows32)
+        squares_unit(s, true, false);
+    else if (wide)
+        squares_unit(s, false, true);
+    else
+        squares_unit(s, false, false);
+}
+
 /* ---- numbers ---- */
 
-/* sheaf__exp of x <= 0, or NaN; anything for other x. Softmax needs no more, and it costs
+/* sheaf__exp of x <= 80, or NaN; anything for other x. Softmax needs no more, and it costs
  * a third less than the whole. */
 SHEAF__INLINE vec exp_of(vec x)
 {
@@ -217,25 +252,10 @@ SHEAF__INLINE vec exp_of(vec x)
     return power(x, v_add(v_fma(v_mul(r, r), q, r), v_set(1)), n, shifted);
 }
 
-static inline divisor divisor_of(vec sum)
+/* exp(before - now), 1 where they are the same. */
+SHEAF__INLINE vec factor_of(vec before, vec now)
 {
-    const vec inverse = v_div(v_set(1), sum);
-    const vec missing = v_fma(v_sub(v_zero(), sum), inverse, v_set(1));
-    return (divisor){ sum, inverse, v_mul(missing, inverse) };
-}
-
-/* e / by->sum for e from 0 to 1, in less than half the time of a division and to the bit.
- *
- * Markstein's theorem: of a quotient q that is off by less than an ulp, and the inverse z rounded
- * to nearest, q + (e - q * sum) * z rounds to the quotient, where the remainder is exact. So it is
- * for e above 2^-80; 2^64 makes that of all, and what it is divided by again ends below the
- * smallest normal number just where a division would. */
-SHEAF__INLINE vec quotient(vec e, const divisor *by)
-{
-    const vec x = v_mul(e, v_set(0x1p64f));
-    const vec q = v_fma(x, by->inverse, v_mul(x, by->rest));
-    const vec remainder = v_fma(q, v_sub(v_zero(), by->sum), x);
-    return v_mul(v_fma(remainder, by->inverse, q), v_set(0x1p-64f));
+    return v_select(v_less(before, now), exp_of(v_sub(before, now)), v_set(1));
 }
 
 /* cap * tanh(s / cap) of `count` numbers, whole panels of them. */

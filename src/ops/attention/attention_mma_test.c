@@ -25,7 +25,7 @@ static sheaf__attention shape_of(sheaf_dtype dtype, int64_t queries, int64_t key
 
 /* Probabilities, and ds, as attention.h says; [group][queries][keys] of the 16 bits. */
 typedef struct scores {
-    uint16_t *p, *ds;
+    uint16_t *p, *ds, *e;
 } scores;
 
 static float product(const problem *p, const void *x, int64_t x0, const void *y, int64_t y0)
@@ -53,7 +53,7 @@ static scores scores_of(const problem *p, const result *r)
 {
     const sheaf__attention *s = &p->s;
     const size_t n = (size_t)(s->group * s->queries * s->keys);
-    const scores out = { calloc(n, 2), calloc(n, 2) };
+    const scores out = { calloc(n, 2), calloc(n, 2), calloc(n, 2) };
     for (int64_t g = 0; g < s->group; g++)
         for (int64_t i = 0; i < s->queries; i++) {
             const float *stats = r->stats + (g * s->queries + i) * 2;
@@ -70,15 +70,17 @@ static scores scores_of(const problem *p, const result *r)
                             dp = product(p, p->d_o, o0, p->v, j * s->ldv),
                             p32 = sheaf__exp(score - stats[0]) / stats[1];
                 sheaf__store(out.p, at, p32, s->dtype);
+                sheaf__store(out.e, at, sheaf__exp(score - stats[0]), s->dtype);
                 sheaf__store(out.ds, at, s->scale * p32 * (dp - whole), s->dtype);
             }
         }
     return out;
 }
 
-/* a [m, k] (a_km: [k, m]) and b [k, head_dim] of each query head into y [m, head_dim]. */
+/* a [m, k] (a_km: [k, m]) and b [k, head_dim] of each query head into y [m, head_dim], divided by
+ * the sums of stats, if there are some. */
 static void check_sum(const char *name, const problem *p, const void *got, int64_t ldy, int64_t m,
-                      const sheaf__term *term, int terms)
+                      const sheaf__term *term, int terms, const float *stats)
 {
     const int64_t dim = p->s.head_dim;
     float *want = calloc((size_t)(m * dim), sizeof *want);
@@ -97,7 +99,8 @@ static void check_sum(const char *name, const problem *p, const void *got, int64
     for (int64_t i = 0; i < m; i++)
         for (int64_t c = 0; c < dim; c++) {
             const float x = sheaf__load(got, i * ldy + c, p->s.dtype),
-                        y = sheaf__rounded(want[i * dim + c] + 0.0f, p->s.dtype);
+                        by = stats == NULL ? 1.0f : 1.0f / stats[i * 2 + 1],
+                        y = sheaf__rounded(want[i * dim + c] * by + 0.0f, p->s.dtype);
             if (sheaf__bits(x) != sheaf__bits(y))
                 fail_msg("%s, %s, %d queries: row %d, channel %d: %08x, wanted %08x", name,
                          sheaf__sums_text(p->sums), (int)p->s.queries, (int)i, (int)c,
@@ -117,20 +120,31 @@ static void check_sums(const problem *p)
     const scores of = scores_of(p, &r);
     for (int64_t g = 0; g < s->group; g++) {
         const uint16_t *pr = of.p + g * queries * keys, *ds = of.ds + g * queries * keys;
-        const sheaf__term o = { pr, keys, false, SHEAF__B_KN, p->v, s->ldv, NULL, keys, false },
+        const sheaf__term o = { of.e + g * queries * keys,
+                                keys,
+                                false,
+                                SHEAF__B_KN,
+                                p->v,
+                                s->ldv,
+                                NULL,
+                                keys,
+                                false },
                           dq = { ds, keys, false, SHEAF__B_KN, p->k, s->ldk, NULL, keys, false };
-        check_sum("o", p, (const uint16_t *)r.o + g * dim, s->ldo, queries, &o, 1);
-        check_sum("dq", p, (const uint16_t *)r.dq + g * dim, s->ldq, queries, &dq, 1);
+        if (keys <= SHEAF__ATTENTION_PART) /* where m moves once */
+            check_sum("o", p, (const uint16_t *)r.o + g * dim, s->ldo, queries, &o, 1,
+                      r.stats + g * queries * 2);
+        check_sum("dq", p, (const uint16_t *)r.dq + g * dim, s->ldq, queries, &dq, 1, NULL);
         dk[g] = (sheaf__term){ ds,     keys, true,    SHEAF__B_KN, (const uint16_t *)p->q + g * dim,
                                s->ldq, NULL, queries, false };
         dv[g] =
             (sheaf__term){ pr,     keys, true,    SHEAF__B_KN, (const uint16_t *)p->d_o + g * dim,
                            s->ldo, NULL, queries, false };
     }
-    check_sum("dk", p, r.dk, s->ldk, keys, dk, (int)s->group);
-    check_sum("dv", p, r.dv, s->ldv, keys, dv, (int)s->group);
+    check_sum("dk", p, r.dk, s->ldk, keys, dk, (int)s->group, NULL);
+    check_sum("dv", p, r.dv, s->ldv, keys, dv, (int)s->group, NULL);
     sheaf__compute_mode_leave(before);
     free(of.p);
+    free(of.e);
     free(of.ds);
     result_drop(&r);
 }

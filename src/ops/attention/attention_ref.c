@@ -105,22 +105,6 @@ static float score(const head *h, int64_t i, int64_t j)
     return h->s->cap > 0 ? h->s->cap * sheaf__tanh(s / h->s->cap) : s;
 }
 
-static void softmax_row(const head *h, int64_t i, float *max, float *sum)
-{
-    float lane[16] = { 0 };
-    *max = -INFINITY;
-    for (int64_t j = 0; j < h->s->keys; j++)
-        if (sees(h, i, j)) {
-            const float s = score(h, i, j);
-            *max = s > *max ? s : *max;
-        }
-    *max += 0.0f; /* the largest of -0 and +0 must not depend on their order */
-    for (int64_t j = 0; j < h->s->keys; j++)
-        if (sees(h, i, j))
-            lane[j % 16] += sheaf__exp(score(h, i, j) - *max);
-    *sum = sheaf__lanes_join(lane);
-}
-
 static float p32(const head *h, int64_t i, int64_t j, float max, float sum)
 {
     return sheaf__exp(score(h, i, j) - max) / sum;
@@ -197,14 +181,14 @@ static void add_row(running *to, int64_t n, float weight, const head *h, const v
         chain[c] = fmaf(weight, sheaf__load(x, x0 + c, h->s->dtype), chain[c]);
 }
 
-/* After index n of `count` in ascending order. */
-static void end_row(running *to, int64_t n, int64_t count, const head *h)
+/* After index n of `count` in ascending order, of blocks of `size`. */
+static void end_row_at(running *to, int64_t n, int64_t count, int64_t size, const head *h)
 {
     if (by_mma(h)) {
         end_collected(to, n, count, h);
         return;
     }
-    const bool last = n + 1 == count, ends_block = last || (n + 1) % SHEAF__ATTENTION_BLOCK == 0;
+    const bool last = n + 1 == count, ends_block = last || (n + 1) % size == 0;
     const bool ends_chunk = in_tiles(h) && (ends_block || (n + 1) % CHUNK == 0);
     for (int64_t c = 0; ends_chunk && c < h->s->head_dim; c++) {
         to->block[c] += to->even[c] + to->odd[c];
@@ -214,6 +198,11 @@ static void end_row(running *to, int64_t n, int64_t count, const head *h)
         to->total[c] += in_tiles(h) ? to->block[c] : to->even[c];
         to->even[c] = to->block[c] = 0.0f;
     }
+}
+
+static void end_row(running *to, int64_t n, int64_t count, const head *h)
+{
+    end_row_at(to, n, count, SHEAF__ATTENTION_BLOCK, h);
 }
 
 static void store_sums(void *x, int64_t x0, const running *from, const head *h)
@@ -232,24 +221,84 @@ static int64_t nth(const head *h, int64_t n, int64_t count)
     return n ^ 1;
 }
 
+/* What has been summed of a row: of a part, or of the parts so far. */
+typedef struct row {
+    float max, sum, lane[16];
+    running o;
+} row;
+
+static float factor(float before, float now)
+{
+    return before < now ? sheaf__exp(before - now) : 1.0f;
+}
+
+/* Before keys [j0, j1): m moves, and with it all so far. */
+static void begin_block(row *r, const head *h, int64_t i, int64_t j0, int64_t j1)
+{
+    float most = SHEAF__ATTENTION_LEAST;
+    for (int64_t j = j0; j < j1; j++)
+        if (sees(h, i, j)) {
+            const float s = score(h, i, j);
+            most = s > most ? s : most;
+        }
+    most += 0.0f; /* the largest of -0 and +0 must not depend on their order */
+    if (!(most > r->max + SHEAF__ATTENTION_MARGIN))
+        return;
+    const float by = factor(r->max, most);
+    for (int l = 0; l < 16; l++)
+        r->lane[l] *= by;
+    for (int64_t c = 0; c < h->s->head_dim; c++) {
+        float o = sheaf__float(r->o.chain[c]);
+        o *= by;
+        r->o.chain[c] = sheaf__bits(o);
+        r->o.total[c] *= by;
+    }
+    r->max = most;
+}
+
+static void add_part(row *all, const head *h, int64_t i, int64_t from, int64_t to)
+{
+    const sheaf__attention *s = h->s;
+    const int64_t size = SHEAF__ATTENTION_KEYS;
+    row r = { .max = SHEAF__ATTENTION_LEAST };
+    for (int64_t j0 = from, j1; j0 < to; j0 = j1) {
+        j1 = j0 + size < to ? j0 + size : to;
+        begin_block(&r, h, i, j0, j1);
+        for (int64_t n = j0; n < j1; n++) {
+            const int64_t j = nth(h, n, s->keys);
+            if (sees(h, i, j)) {
+                const float e = sheaf__exp(score(h, i, j) - r.max);
+                add_row(&r.o, j, sheaf__rounded(e, s->dtype), h, h->call->v, v_at(h, j));
+            }
+            if (sees(h, i, n))
+                r.lane[n % 16] += sheaf__exp(score(h, i, n) - r.max);
+            end_row_at(&r.o, n, s->keys, in_tiles(h) ? CHUNK : size, h);
+        }
+    }
+    const float max = r.max > all->max ? r.max : all->max, by = factor(r.max, max),
+                before = factor(all->max, max);
+    all->sum = fmaf(sheaf__lanes_join(r.lane), by, all->sum * before);
+    for (int64_t c = 0; c < s->head_dim; c++)
+        all->o.total[c] =
+            fmaf(r.o.total[c] + sheaf__float(r.o.chain[c]), by, all->o.total[c] * before);
+    all->max = max;
+}
+
 static void forward_row(const head *h, int64_t i)
 {
     const sheaf__attention *s = h->s;
-    float max, sum;
-    running o = { { 0 } };
-    softmax_row(h, i, &max, &sum);
-    for (int64_t n = 0; n < s->keys; n++) {
-        const int64_t j = nth(h, n, s->keys);
-        if (sees(h, i, j))
-            add_row(&o, j, sheaf__rounded(p32(h, i, j, max, sum), s->dtype), h, h->call->v,
-                    v_at(h, j));
-        end_row(&o, n, s->keys, h);
-    }
-    store_sums(h->call->o, o_at(h, i), &o, h);
+    row all = { .max = SHEAF__ATTENTION_LEAST };
+    for (int64_t j = 0; j < s->keys; j += SHEAF__ATTENTION_PART)
+        add_part(&all, h, i, j,
+                 j + SHEAF__ATTENTION_PART < s->keys ? j + SHEAF__ATTENTION_PART : s->keys);
+    const float by = 1.0f / (all.sum < 1.0f ? 1.0f : all.sum);
+    for (int64_t c = 0; c < s->head_dim; c++)
+        all.o.total[c] *= by;
+    store_sums(h->call->o, o_at(h, i), &all.o, h);
     if (h->call->stats != NULL) {
         float *stats = sheaf__attention_stats(h->call, h->batch, h->head, i);
-        stats[0] = max;
-        stats[1] = sum;
+        stats[0] = all.max == SHEAF__ATTENTION_LEAST ? -INFINITY : all.max;
+        stats[1] = all.sum == all.sum ? all.sum : sheaf__float(SHEAF__NAN_BITS);
     }
 }
 

@@ -3,8 +3,9 @@
  *
  * With one query the lanes of attention_forward.h would mostly be empty. Here they are keys: keys
  * are transposed, 16 to a panel, scores lie [head][key], so that lanes of softmax are lanes of a
- * vector, and values are read where they lie, 16 channels at a time. No term is there that the
- * query does not see, so what is not finite needs no slow path. */
+ * vector, and values are read where they lie, 16 channels at a time. A part of the keys goes from
+ * scores to values before the next. No term is there that the query does not see, so what is not
+ * finite needs no slow path. */
 
 #define KEY_PANELS 4    /* transposed at a time */
 #define AHEAD 16        /* keys whose values are prefetched */
@@ -13,43 +14,43 @@
 typedef struct single {
     int64_t head, heads; /* of the group */
     int64_t from, to;    /* keys that order and window let through */
-    int64_t first;       /* key of the first score: a multiple of 16 */
-    int64_t ld;          /* scores of a head */
+    int64_t first, end;  /* keys of this part's scores; the first is a multiple of 16 */
     limits seen;
     const uint8_t *mask; /* of this sequence, or NULL */
     uint32_t *keys;      /* [panel][depth][16] */
-    float *score;        /* [head][ld], in the end p */
-    float *out;          /* [head][wide] */
-    float *total;        /* the same, of chains that have ended, and */
-    uint16_t *weight;    /* [head][BLOCK], p of a block, and */
-    uint32_t *value;     /* [panel of head_dim][BLOCK / 2][16], its values, of mma8 and mma16 */
+    float *score;        /* [head][PART], in the end round(e) */
+    float *factor;       /* [head][PART / KEYS], what the sums so far meet before a block */
+    float *max, *sum, *all_max, *all_sum; /* [head], of this part, and of those so far */
+    float *out, *all;                     /* [head][wide], the same */
+    uint16_t *weight;                     /* [head][KEYS], round(e) of a block, and */
+    uint32_t *value; /* [panel of head_dim][KEYS / 2][16], its values, of mma8 and mma16 */
 } single;
 
-/* Of heads of which scores fit in the scratch; 0 if not one does. */
-static int64_t plan_single(job *w, single *one)
+enum { MOST_HEADS = 64 }; /* of a part at a time: what scratch has room for */
+
+static void plan_single(job *w, single *one)
 {
     const int64_t i = 0, heads = w->part.end - w->part.begin;
     one->from = sheaf__attention_first(w->s, i);
     one->to = sheaf__attention_last(w->s, i) + 1;
-    one->first = one->from / PANEL * PANEL;
-    one->ld = up_to(one->to - one->first, PANEL);
+    one->heads = least(heads, MOST_HEADS);
     one->seen =
         (limits){ vi_set((uint32_t)-one->from), vi_set((uint32_t)(one->to - 1 - one->from)) };
     one->mask = w->s->key_mask == NULL ? NULL : w->s->key_mask + w->part.batch * w->s->mask_ld;
     take_strip(w);
     one->keys = take(w, KEY_PANELS * w->depth * PANEL);
-    if (w->mma)
-        one->value = take(w, BLOCK / 2 * w->wide);
-    const int64_t of_mma = w->mma ? w->wide + BLOCK / 2 : 0;
-    const int64_t fit = (w->end - w->free) / 4 / (one->ld + w->wide + of_mma);
-    one->heads = least(heads, fit);
-    one->score = take(w, one->heads * one->ld);
+    one->score = take(w, one->heads * PART);
+    one->factor = take(w, one->heads * (PART / KEYS));
+    one->max = take(w, one->heads);
+    one->sum = take(w, one->heads);
+    one->all_max = take(w, one->heads);
+    one->all_sum = take(w, one->heads);
     one->out = take(w, one->heads * w->wide);
+    one->all = take(w, one->heads * w->wide);
     if (w->mma) {
-        one->total = take(w, one->heads * w->wide);
-        one->weight = take(w, one->heads * BLOCK / 2);
+        one->weight = take(w, one->heads * KEYS / 2);
+        one->value = take(w, KEYS / 2 * w->wide);
     }
-    return one->heads;
 }
 
 /* ---- scores ---- */
@@ -71,11 +72,11 @@ static void turn_keys(const job *w, const single *one, int64_t j0, int64_t j1)
 static void score_heads(const job *w, const single *one)
 {
     const int64_t many = KEY_PANELS * PANEL;
-    for (int64_t j = one->first; j < one->to; j += many) {
-        const int64_t end = least(j + many, one->to);
+    for (int64_t j = one->first; j < one->end; j += many) {
+        const int64_t end = least(j + many, one->end);
         turn_keys(w, one, j, end);
         const tile t = { .c = one->score + j - one->first,
-                         .c_row = one->ld,
+                         .c_row = PART,
                          .c_panel = PANEL,
                          .a = q_row(w, w->call->q, 0, one->head),
                          .a_row = w->s->head_dim * w->size,
@@ -89,7 +90,7 @@ static void score_heads(const job *w, const single *one)
         product_of_rows(w, &t, one->heads, up_to(end - j, PANEL) / PANEL);
     }
     if (w->s->cap > 0)
-        cap_scores(one->score, w->s->cap, one->heads * one->ld);
+        cap_scores(one->score, w->s->cap, one->heads * PART);
 }
 
 /* ---- softmax ---- */
@@ -105,50 +106,53 @@ static vecm sees_keys(const single *one, int64_t j)
     return sees(one->seen, vi_load(key));
 }
 
-static float largest(const single *one, const float *score)
+static float across(vec all)
 {
-    float lane[PANEL], max = -INFINITY;
-    vec all = v_set(-INFINITY);
-    for (int64_t j = 0; j < one->ld; j += PANEL)
-        all = v_select(sees_keys(one, one->first + j), larger(load(score + j), all), all);
+    float lane[PANEL], max = SHEAF__ATTENTION_LEAST;
     store(lane, all);
     for (int i = 0; i < PANEL; i++)
         max = lane[i] > max ? lane[i] : max;
     return max + 0.0f;
 }
 
-/* Scores to exponentials; returns their sum. */
-static float exponentials_of(const single *one, float *score, float max)
+static float one_factor(float before, float now)
 {
-    float lane[PANEL];
-    vec sum = v_zero();
-    for (int64_t j = 0; j < one->ld; j += PANEL) {
-        const vec e = exp_of(v_sub(load(score + j), v_set(max)));
-        const vec seen = v_select(sees_keys(one, one->first + j), e, v_zero());
-        sum = v_add(sum, seen);
-        store(score + j, seen);
-    }
-    store(lane, sum);
-    return sheaf__lanes_join(lane);
+    float by[PANEL];
+    store(by, factor_of(v_set(before), v_set(now)));
+    return by[0];
 }
 
-static void softmax(const job *w, const single *one, int64_t h)
+/* Scores of a head to round(e); `whole`: the query sees each of them. */
+SHEAF__INLINE void take_exponentials(const job *w, const single *one, int64_t h, const bool whole)
 {
-    float *score = one->score + h * one->ld;
-    const float max = largest(one, score), sum = exponentials_of(one, score, max);
-    if (w->call->stats != NULL) {
-        const int64_t head = w->part.kv * w->s->group + one->head + h;
-        float *stats = sheaf__attention_stats(w->call, w->part.batch, head, 0);
-        stats[0] = max;
-        stats[1] = sum;
+    float *factor = one->factor + h * (PART / KEYS), max = SHEAF__ATTENTION_LEAST, lane[PANEL];
+    vec sum = v_zero();
+    for (int64_t j0 = one->first, j1; j0 < one->end; j0 = j1, factor++) {
+        float *s = one->score + h * PART + j0 - one->first;
+        vec largest = v_set(SHEAF__ATTENTION_LEAST);
+        j1 = least(one->end, (j0 / KEYS + 1) * KEYS);
+        for (int64_t j = j0; j < j1; j += PANEL) {
+            const vec found = larger(load(s + j - j0), largest);
+            largest = whole ? found : v_select(sees_keys(one, j), found, largest);
+        }
+        *factor = 1;
+        if (any_less(v_set(max + SHEAF__ATTENTION_MARGIN), largest)) {
+            const float before = max;
+            max = across(largest);
+            *factor = one_factor(before, max);
+            sum = v_mul(sum, v_set(*factor));
+        }
+        for (int64_t j = j0; j < j1; j += PANEL) {
+            vec e = exp_of(v_sub(load(s + j - j0), v_set(max)));
+            if (!whole)
+                e = v_select(sees_keys(one, j), e, v_zero());
+            sum = v_add(sum, e);
+            store(s + j - j0, v_rounded(e, w->s->dtype));
+        }
     }
-    /* below 1, the e of the largest, only where the query sees nothing */
-    const divisor by = divisor_of(v_set(sum < 1 ? 1 : sum));
-    for (int64_t j = 0; j < one->ld; j += PANEL) {
-        const vec e = load(score + j);
-        const vec p = w->s->dtype == SHEAF_F16 ? v_div(e, by.sum) : quotient(e, &by);
-        store(score + j, v_rounded(p, w->s->dtype));
-    }
+    store(lane, sum);
+    one->max[h] = max;
+    one->sum[h] = sheaf__lanes_join(lane);
 }
 
 /* ---- values ---- */
@@ -176,7 +180,7 @@ SHEAF__INLINE void add_key(const sums *s, vec c[SINGLE_HEADS][SINGLE_WIDE], int6
     UNROLL for (int p = 0; p < panels; p++) v[p] =
         v_read(s->v + at * s->stride, p * PANEL, panels == 1 ? s->columns : PANEL, dtype);
     UNROLL for (int h = 0; h < heads; h++) UNROLL for (int p = 0; p < panels; p++) c[h][p] =
-        v_fma(v_set(s->p[h * one->ld + at]), v[p], c[h][p]);
+        v_fma(v_set(s->p[h * PART + at]), v[p], c[h][p]);
 }
 
 /* Asks for values that come soon. */
@@ -214,12 +218,13 @@ SHEAF__INLINE void chain_keys(const sums *s, vec c[SINGLE_HEADS][SINGLE_WIDE], i
     }
 }
 
-/* The same in the order `tiles`: two chains for each chunk. */
+/* The same in the order `tiles`: two chains for each chunk, which c goes on with. */
 SHEAF__INLINE void chunk_keys(const sums *s, vec c[SINGLE_HEADS][SINGLE_WIDE], int64_t j0,
                               int64_t j1, const int heads, const int panels)
 {
     const int64_t chunk = SHEAF__ATTENTION_CHUNK;
-    clear(c, heads, panels);
+    UNROLL for (int h = 0; h < heads; h++) UNROLL for (int p = 0; p < panels; p++) c[h][p] =
+        load(s->out + h * s->w->wide + p * PANEL);
     for (int64_t c0 = j0 / chunk * chunk; c0 < j1; c0 += chunk) {
         vec odd[SINGLE_HEADS][SINGLE_WIDE], even[SINGLE_HEADS][SINGLE_WIDE];
         const int64_t end = least(c0 + chunk, j1);
@@ -252,7 +257,7 @@ SHEAF__INLINE void add_values(const sums *s, int64_t j0, int64_t j1, const int h
     UNROLL for (int h = 0; h < heads; h++) UNROLL for (int p = 0; p < panels; p++)
     {
         float *to = s->out + h * s->w->wide + p * PANEL;
-        store(to, v_add(load(to), c[h][p]));
+        store(to, order == ORDER_TILES ? c[h][p] : v_add(load(to), c[h][p]));
     }
 }
 
@@ -301,7 +306,7 @@ static void add_single_block(const job *w, const single *one, int64_t j0, int64_
             const int panels = panels_at_once(d - c, wide);
             const sums s = { .w = w,
                              .one = one,
-                             .p = one->score + h * one->ld,
+                             .p = one->score + h * PART,
                              .v = v_row(w, one->first) + c * w->size,
                              .stride = w->s->ldv * w->size,
                              .columns = least(d - c, PANEL),
@@ -319,59 +324,102 @@ static void add_single_groups(const job *w, const single *one, int64_t j0, int64
         const char *row[2];
         for (int64_t h = 0, j = from + 2 * s; h < 2; h++, j++)
             row[h] = j < j0 || j >= j1 || is_hidden(w, j) ? NULL : v_row(w, j);
-        pack_step(w, one->value + s * PANEL, BLOCK / 2 * PANEL, row[0], row[1]);
+        pack_step(w, one->value + s * PANEL, KEYS / 2 * PANEL, row[0], row[1]);
     }
     for (int64_t h = 0; h < one->heads; h++)
         for (int64_t j = from; j < j1; j += PANEL)
-            v_write(one->weight + h * BLOCK, j - from,
-                    load(one->score + h * one->ld + j - one->first), PANEL, w->s->dtype);
+            v_write(one->weight + h * KEYS, j - from, load(one->score + h * PART + j - one->first),
+                    PANEL, w->s->dtype);
     const tile t = { .c = one->out,
                      .c_row = w->wide,
                      .c_panel = PANEL,
                      .a = (const char *)one->weight,
-                     .a_row = BLOCK * 2,
+                     .a_row = KEYS * 2,
                      .a_step = 4,
                      .b = one->value,
-                     .b_panel = BLOCK / 2 * PANEL,
+                     .b_panel = KEYS / 2 * PANEL,
                      .steps = steps,
                      .add = true,
                      .kind = w->kind,
                      .call = w->call };
     product(&t, one->heads, w->panels);
-    if (w->ends && ends_at(j1))
-        end_chains(one->total, one->out, one->heads * w->wide);
 }
 
-/* Heads one->head and on of the group. */
-static void attend_single(const job *w, const single *one)
+/* out times what each head's sums meet before a block. */
+static void multiply_heads(const job *w, const single *one, int64_t block)
 {
+    for (int64_t h = 0; h < one->heads; h++) {
+        const float by = one->factor[h * (PART / KEYS) + block];
+        float *o = one->out + h * w->wide;
+        for (int64_t c = 0; by != 1 && c < w->wide; c += PANEL)
+            store(o + c, v_mul(load(o + c), v_set(by)));
+    }
+}
+
+static void end_single_part(const job *w, const single *one)
+{
+    for (int64_t h = 0; h < one->heads; h++) {
+        const float old = one->all_max[h], max = one->max[h] > old ? one->max[h] : old;
+        const vec by = factor_of(v_set(one->max[h]), v_set(max)),
+                  before = factor_of(v_set(old), v_set(max));
+        float *all = one->all + h * w->wide, sum[PANEL];
+        for (int64_t c = 0; c < w->wide; c += PANEL)
+            store(all + c,
+                  v_fma(load(one->out + h * w->wide + c), by, v_mul(load(all + c), before)));
+        store(sum, v_fma(v_set(one->sum[h]), by, v_mul(v_set(one->all_sum[h]), before)));
+        one->all_sum[h] = sum[0];
+        one->all_max[h] = max;
+    }
+}
+
+/* Keys [c0, one->end) of a part, heads one->head and on of the group. */
+static void attend_single_part(const job *w, const single *one, int64_t c0)
+{
+    const bool whole = one->mask == NULL && c0 == one->first && one->end % PANEL == 0;
     score_heads(w, one);
+    fetch_rows(w, v_row(w, c0), w->s->ldv * w->size, least(KEYS, one->end - c0));
     for (int64_t h = 0; h < one->heads; h++)
-        softmax(w, one, h);
+        if (whole)
+            take_exponentials(w, one, h, true);
+        else
+            take_exponentials(w, one, h, false);
     memset(one->out, 0, (size_t)(one->heads * w->wide) * sizeof(float));
-    if (w->mma)
-        memset(one->total, 0, (size_t)(one->heads * w->wide) * sizeof(float));
-    for (int64_t j0 = one->from, j1; j0 < one->to; j0 = j1) {
-        j1 = least(one->to, (j0 / BLOCK + 1) * BLOCK);
+    for (int64_t j0 = c0, j1, block = 0; j0 < one->end; j0 = j1, block++) {
+        j1 = least(one->end, (j0 / KEYS + 1) * KEYS);
+        multiply_heads(w, one, block);
         if (w->mma)
             add_single_groups(w, one, j0, j1);
         else
             add_single_block(w, one, j0, j1);
     }
-    if (w->mma)
-        end_chains(one->out, one->total, one->heads * w->wide);
-    for (int64_t h = 0; h < one->heads; h++)
-        finish_row(w, (char *)o_row(w, w->call->o, 0, one->head + h), one->out + h * w->wide);
+    end_single_part(w, one);
 }
 
-/* False if it did nothing: more queries than one, or more keys than the scratch has room for. */
+static void attend_single(const job *w, single *one)
+{
+    memset(one->all, 0, (size_t)(one->heads * w->wide) * sizeof(float));
+    for (int64_t h = 0; h < one->heads; h++) {
+        one->all_max[h] = SHEAF__ATTENTION_LEAST;
+        one->all_sum[h] = 0;
+    }
+    for (int64_t c0 = one->from; c0 < one->to; c0 = one->end) {
+        one->first = c0 / PANEL * PANEL;
+        one->end = least(one->to, (c0 / PART + 1) * PART);
+        attend_single_part(w, one, c0);
+    }
+    for (int64_t h = 0; h < one->heads; h++)
+        end_row(w, one->all_max[h], one->all_sum[h], 0, one->head + h, one->all + h * w->wide);
+}
+
+/* False if it did nothing: more queries than one. */
 static bool attend_alone(const sheaf__attention_call *call, const sheaf__attention_part *part,
                          void *scratch, size_t bytes)
 {
     job w = job_of(call, part, false, scratch, bytes);
     single one;
-    if (call->shape->queries != 1 || plan_single(&w, &one) == 0)
+    if (call->shape->queries != 1)
         return false;
+    plan_single(&w, &one);
     if (w.kind == UNIT) /* for one row there is no gain in it */
         w.kind = TILES;
     for (one.head = part->begin; one.head < part->end; one.head += one.heads) {

@@ -7,10 +7,10 @@
  *   kind_of(call)                   how products of pairs are computed
  *   HAS_UNIT                        if that can be UNIT
  *   larger(a, b)                    a > b ? a : b, which is b when either is NaN
+ *   any_less(a, b)                  whether a < b somewhere
  *   either(a, b)                    the bits of both
  *   power(x, y, n, shifted)         0 where x < -0x1.5d589ep+6, else y * 2^n, a normal number or
  *                                   NaN; shifted is n + 0x1.8p23
- *   quotient_pair(even, odd, by)    both divided and rounded to bfloat16, as words
  *   round_pair(even, odd)           both rounded to bfloat16; no number in them is denormal, a
  *                                   NaN becomes any NaN
  *   PRODUCT_MMA                     the sheaf__mma_product of its instruction set
@@ -35,7 +35,7 @@ typedef enum kind {
              * sum of chains but the chain, which goes on */
 } kind;
 
-/* One block of the contract: c = scale * sum, or c = c + sum, where sum is an
+/* One block of the contract: c = scale * sum, or c = c + sum, or c goes on, where sum is an
  * ascending chain over the steps. a is read where it lies: word (row, step) at
  * a + row * a_row + step * a_step bytes. */
 typedef struct tile {
@@ -46,16 +46,11 @@ typedef struct tile {
     const uint32_t *b;     /* panels [steps][16] */
     int64_t b_panel;       /* words between panels */
     int64_t steps;
-    float scale; /* unless add */
-    bool add;
+    float scale;  /* unless add */
+    bool add, on; /* on: chains begin with c, in the order `tiles` */
     kind kind;
     const sheaf__attention_call *call;
 } tile;
-
-/* A divisor of numbers: sums of exponentials, at least 1, or NaN. */
-typedef struct divisor {
-    vec sum, inverse, rest; /* inverse + rest is 1 / sum to 46 bits, inverse alone to 24 */
-} divisor;
 
 typedef struct rounded {
     __m256i even, odd; /* 16 bfloat16 each */

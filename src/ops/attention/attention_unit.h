@@ -6,7 +6,6 @@
 
 #include "ops/tile_unit.h"
 
-#define SQUARE 256 /* words of a tile of the unit */
 #define MOST_CHUNKS (SHEAF__ATTENTION_BLOCK / SHEAF__ATTENTION_CHUNK)
 #define MOST_PANELS 16
 
@@ -152,6 +151,49 @@ static void end_squares(const tile *t, const float *c, int64_t row, int64_t rows
         for (int64_t p = 0; p < panels; p++)
             end_square(t, c + (i * 2 + p) * SQUARE, row + i * 16, least(rows - i * 16, 16),
                        panel + p);
+}
+
+SHEAF__INLINE void squares_unit(const squares *s, const bool rows32, const bool wide)
+{
+    float *c = s->c, *down = c + s->c_down;
+    if (s->on) {
+        _tile_loadd(0, c, 64);
+        if (wide)
+            _tile_loadd(1, c + s->c_right, 64);
+        if (rows32)
+            _tile_loadd(2, down, 64);
+        if (rows32 && wide)
+            _tile_loadd(3, down + s->c_right, 64);
+    } else {
+        _tile_zero(0);
+        _tile_zero(1);
+        _tile_zero(2);
+        _tile_zero(3);
+    }
+    for (int64_t i = 0; i < s->chunks; i++) {
+        const char *a = s->a + i * s->a_chunk;
+        const uint32_t *b = s->b + i * SQUARE;
+        _tile_loadd(6, b, 64);
+        _tile_loadd(4, a, s->a_row);
+        _tile_dpbf16ps(0, 4, 6);
+        if (wide) {
+            _tile_loadd(7, b + s->b_right, 64);
+            _tile_dpbf16ps(1, 4, 7);
+        }
+        if (rows32) {
+            _tile_loadd(5, a + s->a_down, s->a_row);
+            _tile_dpbf16ps(2, 5, 6);
+        }
+        if (rows32 && wide)
+            _tile_dpbf16ps(3, 5, 7);
+    }
+    _tile_stored(0, c, 64);
+    if (wide)
+        _tile_stored(1, c + s->c_right, 64);
+    if (rows32)
+        _tile_stored(2, down, 64);
+    if (rows32 && wide)
+        _tile_stored(3, down + s->c_right, 64);
 }
 
 static void product_unit(const tile *t, int64_t rows, int64_t panels)

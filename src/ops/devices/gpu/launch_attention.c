@@ -91,12 +91,12 @@ static bool divide(sheaf__gpu *gpu, sheaf__attention_part *p, const sheaf__atten
 
 /* ---- launches ---- */
 
-/* Blocks that are launched: where chains end on the way, no more than have room for their sums. */
-static int64_t blocks_of(const sheaf__attention_part *p, int64_t length, int sets, int wide,
-                         size_t room)
+/* Blocks that are launched: where chains, or parts, end on the way, no more than have room for
+ * their sums. */
+static int64_t blocks_of(const sheaf__attention_part *p, bool ends, int sets, int wide, size_t room)
 {
     const int64_t most = (int64_t)(room / ((size_t)sets * (size_t)wide * ROWS * sizeof(float)));
-    return length <= ATTENTION_CHAIN || p->tasks < most ? p->tasks : most;
+    return !ends || p->tasks < most ? p->tasks : most;
 }
 
 static int width_of(const sheaf__attention *s)
@@ -112,8 +112,7 @@ static size_t rows_bytes(int rows, int wide)
 static size_t fma_bytes(const sheaf__attention *s)
 {
     const int64_t wide = (s->head_dim + 31) / 32 * 32;
-    return (size_t)(2 * SIDE * (wide + 1) + SIDE * (SIDE + 1) + SIDE) * sizeof(float) +
-           SIDE * (SIDE + 1);
+    return (size_t)(2 * SIDE * (wide + 1) + SIDE * (SIDE + 1)) * sizeof(float) + SIDE * (SIDE + 1);
 }
 
 static void launch_mma(sheaf__gpu *gpu, const char *what, const sheaf__attention *s, int64_t blocks,
@@ -139,7 +138,7 @@ static int64_t heads_of(const sheaf__attention *s)
 
 enum { FEW_QUERIES = 16, FEW_LEAST = 64 /* keys: fewer are a tile */ };
 
-/* Its rows, keys and chains; false: others are faster. */
+/* Its rows, keys and parts; false: others are faster. */
 static bool few_shape(sheaf__attention_few *f, const sheaf__attention *s)
 {
     if (s->segment != NULL || s->queries > FEW_QUERIES || s->queries * s->group > FEW_ROWS ||
@@ -150,8 +149,8 @@ static bool few_shape(sheaf__attention_few *f, const sheaf__attention *s)
     f->rows = (int32_t)(s->queries * s->group);
     f->begin = (int32_t)begin;
     f->keys = (int32_t)(parts(s->keys - begin, FEW_KEYS) * FEW_KEYS);
-    f->chain = (int32_t)(begin / ATTENTION_CHAIN);
-    f->chains = (int32_t)((s->keys - 1) / ATTENTION_CHAIN) - f->chain + 1;
+    f->first = (int32_t)(begin / ATTENTION_PART);
+    f->parts = (int32_t)((s->keys - 1) / ATTENTION_PART) - f->first + 1;
     return true;
 }
 
@@ -169,11 +168,11 @@ static void launch_units(sheaf__gpu *gpu, const sheaf__attention_few *f, const s
     const int lines = (int)parts(f->rows, 16) * 16;
     launch_few(gpu, "scores", f, s->dtype, f->units * (f->keys / FEW_SCORES), MMA_THREADS,
                rows_bytes(FEW_SCORES + lines, (int)wide));
-    launch_few(gpu, "rows", f, s->dtype, f->units * f->rows, FEW_ROW_THREADS,
+    launch_few(gpu, "rows", f, s->dtype, f->units * f->rows * f->parts, FEW_ROW_THREADS,
                sizeof(sheaf__attention_few_row));
-    launch_few(gpu, "values", f, s->dtype, f->units * f->chains * slices, MMA_THREADS,
+    launch_few(gpu, "values", f, s->dtype, f->units * f->parts * slices, MMA_THREADS,
                (size_t)(attention_few_stages(f->rows) * attention_few_stage(f->rows)) * 2);
-    if (f->chains > 1)
+    if (f->parts > 1)
         launch_few(gpu, "join", f, s->dtype, parts(f->units * f->rows * s->head_dim, FMA_THREADS),
                    FMA_THREADS, 0);
 }
@@ -187,8 +186,10 @@ static bool launch_all_few(sheaf__gpu *gpu, const sheaf__attention_part *p,
     if (!few_shape(&f, s))
         return false;
     const size_t scores = (size_t)f.rows * (size_t)f.keys,
-                 sums = (size_t)f.rows * (size_t)f.chains * (size_t)s->head_dim,
-                 unit = scores * (sizeof(float) + sizeof(uint16_t)) + sums * sizeof(float);
+                 part_rows = (size_t)f.rows * (size_t)f.parts,
+                 unit = scores * (sizeof(float) + sizeof(uint16_t)) +
+                        part_rows * (sizeof(float) * ((size_t)s->head_dim + FEW_BLOCKS) +
+                                     sizeof(attention_all));
     const int64_t units = s->batch * s->kv_heads, room = (int64_t)(SHEAF__GPU_SCRATCH / unit),
                   most = room < units ? room : units;
     if (most == 0)
@@ -196,6 +197,8 @@ static bool launch_all_few(sheaf__gpu *gpu, const sheaf__attention_part *p,
     f.score = sheaf__gpu_scratch(gpu);
     f.weight = (uint16_t *)(void *)(f.score + (size_t)most * scores);
     f.sum = (float *)(void *)(f.weight + (size_t)most * scores);
+    f.factor = f.sum + (size_t)most * part_rows * (size_t)s->head_dim;
+    f.part_of = (attention_all *)(void *)(f.factor + (size_t)most * part_rows * FEW_BLOCKS);
     for (; f.unit < units; f.unit += f.units) {
         f.units = units - f.unit < most ? units - f.unit : most;
         launch_units(gpu, &f, s);
@@ -216,16 +219,18 @@ bool sheaf__gpu_op_attention(sheaf__gpu *gpu, const sheaf__call *call)
         return true;
     if (!divide(gpu, &p, s, s->queries, mma ? ROWS : SIDE, heads_of(s)))
         return false;
-    if (!mma) {
-        SHEAF__LAUNCH(gpu, SHEAF__TYPED(attention_forward_fma, s->dtype), p.tasks, 1, FMA_THREADS,
+    const bool ends = s->keys > ATTENTION_PART, kept = wide == 64 || wide == 128;
+    if (ends)
+        p.total = sheaf__gpu_scratch(gpu);
+    if (!mma) { /* half as many rows; and M and the sum of each, for each 16th of it */
+        const int64_t blocks =
+            blocks_of(&p, ends, 1, (SHEAF__HEAD_DIM_MAX + 32) * SIDE / ROWS, SHEAF__GPU_SCRATCH);
+        SHEAF__LAUNCH(gpu, SHEAF__TYPED(attention_forward_fma, s->dtype), blocks, 1, FMA_THREADS,
                       fma_bytes(s), &p);
         return true;
     }
-    if (s->keys > ATTENTION_CHAIN)
-        p.total = sheaf__gpu_scratch(gpu);
-    const size_t shared =
-        wide > 128 ? rows_bytes(4 * 32 + ROWS, wide) : rows_bytes((wide == 96 ? 5 : 4) * 64, wide);
-    launch_mma(gpu, "forward", s, blocks_of(&p, s->keys, 1, wide, SHEAF__GPU_SCRATCH), shared, &p);
+    launch_mma(gpu, "forward", s, blocks_of(&p, ends, 1, wide, SHEAF__GPU_SCRATCH),
+               rows_bytes(ROWS + (kept ? 1 : 2) * ATTENTION_KEYS, wide), &p);
     return true;
 }
 
@@ -236,8 +241,8 @@ static void back_mma(sheaf__gpu *gpu, const sheaf__attention *s, sheaf__attentio
 {
     const int wide = width_of(s);
     const size_t shared = rows_bytes(2 * ROWS + (wide > 128 ? 2 : 4) * SIDE, wide);
-    launch_mma(gpu, "dq", s, blocks_of(p, s->keys, 1, wide, room), shared, p);
-    const int64_t blocks = blocks_of(keys, s->queries, 2, wide, room);
+    launch_mma(gpu, "dq", s, blocks_of(p, s->keys > ATTENTION_CHAIN, 1, wide, room), shared, p);
+    const int64_t blocks = blocks_of(keys, s->queries > ATTENTION_CHAIN, 2, wide, room);
     if (wide > 128) {
         launch_mma(gpu, "dv", s, blocks, shared, keys);
         launch_mma(gpu, "dk", s, blocks, shared, keys);

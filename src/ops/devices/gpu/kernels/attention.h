@@ -13,6 +13,13 @@
 #define ATTENTION_CHAIN 4096
 #define ATTENTION_BLOCK 256
 
+/* Forward (ops/attention/attention.h): keys of a part and of a block, how far m stays behind, and
+ * where it begins. */
+#define ATTENTION_PART 1024
+#define ATTENTION_KEYS 64
+#define ATTENTION_MARGIN 8.0f
+#define ATTENTION_LEAST (-0x1.fffffep127f)
+
 /* The backward pass's inputs for a query of a head. */
 typedef struct sheaf__attention_row {
     float max, sum, inverse, whole; /* 1 / sum; do . o */
@@ -65,13 +72,14 @@ DEVICE sheaf__attention_view attention_view(const sheaf__attention_part *a, int6
     v.window = a->window;
     v.full = a->full;
     if (a->segment == NULL) {
-        const int64_t b = block / a->per;
+        const uint32_t n = (uint32_t)block, per = (uint32_t)a->per; /* of a grid */
+        const int64_t b = n / per;
         v.row = b * a->queries;
         v.key_row = b * a->kv_rows;
         v.mask = a->key_mask == NULL ? NULL : a->key_mask + b * a->mask_ld;
         v.queries = a->queries;
         v.keys = a->keys;
-        v.first = (int32_t)(block % a->per) * size;
+        v.first = (int32_t)(n % per) * size;
     } else {
         const int32_t s = attention_segment(a, a->segment + a->segments + 1, block);
         v.row = v.key_row = a->segment[s];
@@ -168,8 +176,8 @@ DEVICE float attention_score(const sheaf__attention_part *a, float product)
     return a->cap > 0 ? a->cap * sheaf__tanh_of(s / a->cap) : s;
 }
 
-/* e / sum, correctly rounded, for e in [0, 1] and sum >= 1, or NaN: the remainder of an estimate is
- * exact, and gives the next one (Markstein). Far from denormals, where it would not be. */
+/* e / sum, correctly rounded, for e in [0, 2^12] and sum >= 1, or NaN: the remainder of an estimate
+ * is exact, and gives the next one (Markstein). Far from denormals, where it would not be. */
 DEVICE float attention_quotient(float e, float sum, float inverse)
 {
     const float x = e * 0x1p64f;
@@ -186,4 +194,53 @@ DEVICE float attention_slope(const sheaf__attention_part *a, float p, float dp, 
     const float ds = a->scale * p * (dp - whole);
     const float t = a->cap > 0 ? score / a->cap : 0.0f;
     return a->cap > 0 ? ds * (1.0f - t * t) : ds;
+}
+
+/* ---- forward ---- */
+
+/* What a query has so far, of parts that have ended. */
+typedef struct attention_all {
+    float max, sum;
+} attention_all;
+
+/* exp(before - now), 1 where they are the same. */
+DEVICE float attention_factor(float before, float now)
+{
+    const float by = sheaf__exp_below(before - now);
+    return before < now ? by : 1.0f;
+}
+
+/* m after a block: its largest score, or as it was. */
+DEVICE float attention_moved(float max, float largest)
+{
+    return largest > max + ATTENTION_MARGIN ? largest + 0.0f : max;
+}
+
+/* m moves, or stays; what there is so far meets the factor. */
+DEVICE float attention_move(float *max, float largest)
+{
+    const float old = *max;
+    *max = attention_moved(old, largest);
+    return attention_factor(old, *max);
+}
+
+/* A part ends: what its sums, and those before it, meet. */
+DEVICE void attention_join(attention_all *all, float max, float sum, float *by, float *before)
+{
+    const float now = max > all->max ? max : all->max;
+    *by = attention_factor(max, now);
+    *before = attention_factor(all->max, now);
+    all->sum = fmaf(sum, *by, all->sum * *before);
+    all->max = now;
+}
+
+DEVICE float attention_inverse(const attention_all *all)
+{
+    return 1.0f / (all->sum < 1.0f ? 1.0f : all->sum);
+}
+
+DEVICE void attention_store_stats(float *to, const attention_all *all)
+{
+    to[0] = all->max == ATTENTION_LEAST ? sheaf__float(0xff800000u) : all->max;
+    to[1] = sheaf__one_nan(all->sum);
 }

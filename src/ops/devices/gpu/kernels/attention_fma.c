@@ -10,7 +10,7 @@ enum { THREADS = 256, SIDE = 32, LINE = SIDE + 1, PARTS = 16 };
 
 /* Shared memory: two tiles of 32 rows, the weights of 32 x 32 pairs, and which are seen. */
 typedef struct room {
-    float *x, *y, *weight, *row;
+    float *x, *y, *weight;
     uint8_t *seen;
     int ld, wide; /* channels, to a multiple of 32; ld is odd */
 } room;
@@ -23,8 +23,7 @@ DEVICE room room_of(const sheaf__attention_part *a)
     r.x = (float *)shared_memory;
     r.y = r.x + SIDE * r.ld;
     r.weight = r.y + SIDE * r.ld;
-    r.row = r.weight + SIDE * LINE;
-    r.seen = (uint8_t *)(r.row + SIDE);
+    r.seen = (uint8_t *)(r.weight + SIDE * LINE);
     return r;
 }
 
@@ -100,9 +99,15 @@ DEVICE void add_index(float (*sum)[4], const float *weight, const uint8_t *seen,
             sum[i][c] = fmaf(weight[i * down], value[c * 16], sum[i][c]);
 }
 
+/* A constant where it can be: registers are few. */
+DEVICE bool in_tiles(const sheaf__attention_part *a, sheaf_dtype dtype)
+{
+    return dtype == SHEAF_BF16 && a->tiles;
+}
+
 /* A tile of 32 indices, whose rows are `values`; weights are [row][index], or across. */
 DEVICE void add_tile(running *to, const room *r, const float *values, bool across,
-                     const sheaf__attention_part *a)
+                     const sheaf__attention_part *a, sheaf_dtype dtype)
 {
     const int row = threadIdx.x / 16, down = across ? 16 : 16 * LINE, next = across ? LINE : 1;
     const int at = across ? row : row * LINE, swap = a->pairs ? 1 : 0;
@@ -115,7 +120,7 @@ DEVICE void add_tile(running *to, const room *r, const float *values, bool acros
             continue;
         UNROLL
         for (int i = 0; i < 8; i++) {
-            even[i / 4][i % 4] = a->tiles ? 0 : to->chain[i / 4][p * 4 + i % 4];
+            even[i / 4][i % 4] = in_tiles(a, dtype) ? 0 : to->chain[i / 4][p * 4 + i % 4];
             odd[i / 4][i % 4] = 0;
         }
         for (int n = 0; n < SIDE; n += 2) {
@@ -123,7 +128,7 @@ DEVICE void add_tile(running *to, const room *r, const float *values, bool acros
             add_index(even, r->weight + at + one * next, r->seen + at + one * next, down,
                       value + one * r->ld, half);
             const float *weight = r->weight + at + other * next;
-            if (a->tiles)
+            if (in_tiles(a, dtype))
                 add_index(odd, weight, r->seen + at + other * next, down, value + other * r->ld,
                           half);
             else
@@ -133,8 +138,8 @@ DEVICE void add_tile(running *to, const room *r, const float *values, bool acros
         UNROLL
         for (int i = 0; i < 8; i++) {
             float *chain = &to->chain[i / 4][p * 4 + i % 4];
-            *chain =
-                a->tiles ? *chain + (even[i / 4][i % 4] + odd[i / 4][i % 4]) : even[i / 4][i % 4];
+            *chain = in_tiles(a, dtype) ? *chain + (even[i / 4][i % 4] + odd[i / 4][i % 4])
+                                        : even[i / 4][i % 4];
         }
     }
 }
@@ -219,116 +224,189 @@ DEVICE void put_weight(const room *r, const tile *t, int i, float weight)
 
 /* ---- forward ---- */
 
-DEVICE void largest(float *max, const room *r, tile *t, int32_t end, sheaf_dtype dtype)
+/* Of 2 queries, of a part: m, the thread's lane, and o, which is the `total`. */
+typedef struct forward {
+    float max[2], lane[2];
+    running o;
+} forward;
+
+/* m moves by the scores of a block of two tiles, and with it what the part has so far. */
+DEVICE void take_block(forward *f, float (*s)[2][2])
 {
-    max[0] = max[1] = sheaf__float(0xff800000u);
-    for (; t->key < end; t->key += SIDE) {
-        float s[2][2];
-        scores(s, r, t, false, dtype);
-        UNROLL
-        for (int i = 0; i < 4; i++)
-            if (sees(t, i) && s[i / 2][i % 2] > max[i / 2])
-                max[i / 2] = s[i / 2][i % 2];
-    }
     UNROLL
-    for (int i = 0; i < 2; i++) {
+    for (int r = 0; r < 2; r++) {
+        float max = f->max[r]; /* it moves by more only */
+        UNROLL
+        for (int i = 0; i < 4; i++) {
+            const float x = s[i / 2][r][i % 2];
+            max = x > max ? x : max;
+        }
         UNROLL
         for (int by = 1; by < 16; by *= 2) {
-            const float other = shuffle_xor(max[i], by);
-            max[i] = other > max[i] ? other : max[i];
+            const float other = shuffle_xor(max, by);
+            max = other > max ? other : max;
         }
-        max[i] = max[i] + 0.0f;
+        const float by = attention_move(&f->max[r], max);
+        f->lane[r] = f->lane[r] * by;
+        UNROLL
+        for (int i = 0; i < PARTS; i++)
+            f->o.total[r][i] = f->o.total[r][i] * by;
     }
 }
 
-/* In 16 lanes, of which 8 threads have two each. */
-DEVICE void sums(float *sum, const float *max, const room *r, tile *t, int32_t end,
-                 sheaf_dtype dtype)
+/* Tile `h` of a block: its exponentials and values. A thread's keys are of one lane. */
+DEVICE void take_values(forward *f, const room *r, const tile *t, float (*s)[2], sheaf_dtype dtype)
 {
-    float lane[2] = { 0, 0 };
-    for (; t->key < end; t->key += SIDE) {
-        float s[2][2];
-        scores(s, r, t, false, dtype);
-        UNROLL
-        for (int i = 0; i < 4; i++)
-            put_weight(r, t, i, sees(t, i) ? sheaf__exp_of(s[i / 2][i % 2] - max[i / 2]) : 0.0f);
-        sync_threads();
-        const float *e = r->weight + threadIdx.x / 8 * LINE + threadIdx.x % 8;
-        UNROLL
-        for (int i = 0; i < 4; i++)
-            lane[i % 2] = lane[i % 2] + e[i * 8];
-    }
-    float x = lane[0] + lane[1];
     UNROLL
-    for (int by = 4; by > 0; by /= 2)
-        x = x + shuffle_xor(x, by);
+    for (int i = 0; i < 4; i++) {
+        const float e = sees(t, i) ? sheaf__exp_of(s[i / 2][i % 2] - f->max[i / 2]) : 0.0f;
+        f->lane[i / 2] = f->lane[i / 2] + e;
+        put_weight(r, t, i, sheaf__rounded(e, dtype));
+    }
     sync_threads();
-    if (threadIdx.x % 8 == 0)
-        r->row[threadIdx.x / 8] = sheaf__one_nan(x);
+    load_keys(r->y, r, t, t->a->v, t->a->ldv, dtype);
     sync_threads();
-    sum[0] = r->row[threadIdx.x / 16];
-    sum[1] = r->row[threadIdx.x / 16 + 16];
+    add_tile(&f->o, r, r->y, false, t->a, dtype);
 }
 
-DEVICE void values(running *o, const float *max, const float *sum, const room *r, tile *t,
-                   int32_t end, sheaf_dtype dtype)
+DEVICE void begin_part(forward *f)
 {
-    begin(o);
-    for (; t->key < end; t->key += SIDE) {
-        float s[2][2];
-        scores(s, r, t, false, dtype);
+    begin(&f->o);
+    UNROLL
+    for (int r = 0; r < 2; r++) {
+        f->max[r] = ATTENTION_LEAST;
+        f->lane[r] = 0;
+    }
+}
+
+/* Of the parts so far, or of the only one: in `all` and `o` if it is the last. Before, in memory:
+ * two blocks shall fit a multiprocessor. */
+DEVICE void end_part(attention_all *all, forward *f, const room *r, const sheaf__attention_part *a,
+                     bool first, bool last)
+{
+    enum { KEPT = 2 * PARTS + 4 };
+    float *total = a->total + blockIdx.x * (KEPT * THREADS) + threadIdx.x;
+    float by[2], before[2];
+    UNROLL
+    for (int i = 0; i < 2; i++) {
+        float sum = f->lane[i], *kept = total + (2 * PARTS + i * 2) * THREADS;
+        UNROLL
+        for (int apart = 8; apart > 0; apart /= 2)
+            sum = sum + shuffle_xor(sum, apart);
+        all[i].max = first ? ATTENTION_LEAST : kept[0];
+        all[i].sum = first ? 0 : kept[THREADS];
+        attention_join(&all[i], f->max[i], sum, &by[i], &before[i]);
+        if (!last) {
+            kept[0] = all[i].max;
+            kept[THREADS] = all[i].sum;
+        }
+    }
+    UNROLL
+    for (int i = 0; i < 2 * PARTS; i++) {
+        float *o = &f->o.total[i / PARTS][i % PARTS], *t = total + i * THREADS;
+        if (i % PARTS * 16 >= r->wide)
+            continue;
+        if (!first)
+            *o = fmaf(*o, by[i / PARTS], *t * before[i / PARTS]);
+        if (!last)
+            *t = *o;
+    }
+    if (!last)
+        begin_part(f);
+}
+
+/* Is the part of this key the first? */
+DEVICE bool is_first(const tile *t, int32_t key)
+{
+    return key / ATTENTION_PART * ATTENTION_PART <= attention_first(&t->v, t->query);
+}
+
+/* A block of keys; `end` is behind the last one that is seen. */
+DEVICE void attend_block(forward *f, const room *r, tile *t, int32_t end, sheaf_dtype dtype)
+{
+    const int32_t key = t->key;
+    float s[2][2][2];
+    UNROLL
+    for (int h = 0; h < 2; h++) {
+        t->key = key + h * SIDE;
+        if (t->key < end)
+            scores(s[h], r, t, false, dtype);
         UNROLL
         for (int i = 0; i < 4; i++)
-            put_weight(
-                r, t, i,
-                sheaf__rounded(sheaf__exp_of(s[i / 2][i % 2] - max[i / 2]) / sum[i / 2], dtype));
-        sync_threads();
-        load_keys(r->y, r, t, t->a->v, t->a->ldv, dtype);
-        sync_threads();
-        add_tile(o, r, r->y, false, t->a);
-        end_tile(o, t->key, t->key + SIDE >= end);
+            if (t->key >= end || !sees(t, i))
+                s[h][i / 2][i % 2] = ATTENTION_LEAST;
     }
+    take_block(f, s);
+    UNROLL
+    for (int i = 0; i < 2 * PARTS; i++) /* in `tiles` o goes on as the chain */
+        f->o.chain[i / PARTS][i % PARTS] =
+            in_tiles(t->a, dtype) ? f->o.total[i / PARTS][i % PARTS] : 0.0f;
+    UNROLL
+    for (int h = 0; h < 2; h++) {
+        t->key = key + h * SIDE;
+        if (t->key < end) {
+            sync_threads();
+            take_values(f, r, t, s[h], dtype);
+        }
+    }
+    UNROLL
+    for (int i = 0; i < 2 * PARTS; i++) {
+        const float chain = f->o.chain[i / PARTS][i % PARTS], o = f->o.total[i / PARTS][i % PARTS];
+        f->o.total[i / PARTS][i % PARTS] = in_tiles(t->a, dtype) ? chain : o + chain;
+    }
+    t->key = key;
 }
 
 /* A block has the queries of one head; those that see most keys come first. */
-DEVICE tile queries_of(const sheaf__attention_part *a)
+DEVICE tile queries_of(const sheaf__attention_part *a, int64_t task)
 {
     const int heads = a->kv_heads * a->group;
     tile t;
     t.a = a;
-    t.head = (int)(blockIdx.x % (unsigned)heads);
+    t.head = (int)(task % heads);
     t.kv = t.head / a->group;
-    t.v = attention_view(a, (a->tasks - 1 - blockIdx.x) / heads, SIDE);
+    t.v = attention_view(a, (a->tasks - 1 - task) / heads, SIDE);
     t.query = t.v.first;
     return t;
 }
 
-KERNELS(attention_forward_fma, sheaf__attention_part, THREADS)
+DEVICE void forward_block(const sheaf__attention_part *a, int64_t task, sheaf_dtype dtype)
 {
     const room r = room_of(a);
-    tile t = queries_of(a);
-    const int32_t from = attention_begin(&t.v, t.query, SIDE),
-                  end = attention_end(&t.v, t.query, SIDE);
-    float max[2], sum[2];
-    running o;
+    tile t = queries_of(a, task);
+    const int32_t end = attention_end(&t.v, t.query, SIDE);
+    forward f;
+    attention_all all[2];
+    begin_part(&f);
+    sync_threads();
     load_queries(r.x, &r, &t, a->q, attention_q(a, &t.v, t.head), a->ldq, dtype);
-    t.key = from;
-    largest(max, &r, &t, end, dtype);
-    t.key = from;
-    sums(sum, max, &r, &t, end, dtype);
-    t.key = from;
-    values(&o, max, sum, &r, &t, end, dtype);
-    store(a->o, attention_o(a, &t.v, t.head) + t.query * a->ldo, a->ldo, t.v.queries - t.query, &o,
-          a->head_dim, dtype);
+    t.key = attention_begin(&t.v, t.query, ATTENTION_KEYS);
+    for (; t.key < end; t.key += ATTENTION_KEYS) {
+        if (t.key % ATTENTION_PART == 0 && t.key > attention_first(&t.v, t.query))
+            end_part(all, &f, &r, a, is_first(&t, t.key - 1), false);
+        attend_block(&f, &r, &t, end, dtype);
+    }
+    end_part(all, &f, &r, a, is_first(&t, end - 1), true);
+    UNROLL
+    for (int i = 0; i < 2 * PARTS; i++) {
+        float *o = &f.o.total[i / PARTS][i % PARTS];
+        *o = *o * attention_inverse(&all[i / PARTS]);
+    }
+    store(a->o, attention_o(a, &t.v, t.head) + t.query * a->ldo, a->ldo, t.v.queries - t.query,
+          &f.o, a->head_dim, dtype);
     UNROLL
     for (int i = 0; i < 2; i++) {
         const int32_t query = t.query + (int)threadIdx.x / 16 + i * 16;
-        float *stats = a->stats + (attention_stat(a, &t.v, t.head) + query) * 2;
-        if (a->stats != NULL && query < t.v.queries && threadIdx.x % 16 == 0) {
-            stats[0] = max[i];
-            stats[1] = sum[i];
-        }
+        if (a->stats != NULL && query < t.v.queries && threadIdx.x % 16 == 0)
+            attention_store_stats(a->stats + (attention_stat(a, &t.v, t.head) + query) * 2,
+                                  &all[i]);
     }
+}
+
+KERNELS(attention_forward_fma, sheaf__attention_part, TWICE(THREADS))
+{
+    for (int64_t task = blockIdx.x; task < a->tasks; task += gridDim.x)
+        forward_block(a, task, dtype);
 }
 
 /* ---- backward ---- */
@@ -367,14 +445,14 @@ DEVICE void weigh(const room *r, const tile *t, bool slopes, sheaf_dtype dtype)
 KERNELS(attention_dq_fma, sheaf__attention_part, THREADS)
 {
     const room r = room_of(a);
-    tile t = queries_of(a);
+    tile t = queries_of(a, blockIdx.x);
     t.key = attention_begin(&t.v, t.query, SIDE);
     const int32_t end = attention_end(&t.v, t.query, SIDE);
     running dq;
     begin(&dq);
     for (; t.key < end; t.key += SIDE) {
         weigh(&r, &t, true, dtype);
-        add_tile(&dq, &r, r.y, false, a);
+        add_tile(&dq, &r, r.y, false, a, dtype);
         end_tile(&dq, t.key, t.key + SIDE >= end);
     }
     store(a->dq, attention_q(a, &t.v, t.head) + t.query * a->ldq, a->ldq, t.v.queries - t.query,
@@ -403,7 +481,7 @@ KERNELS(attention_dkv_fma, sheaf__attention_part, THREADS)
                 load_queries(r.x, &r, &t, a->d_o, attention_o(a, &t.v, t.head), a->ldo, dtype);
                 sync_threads();
             }
-            add_tile(&sum, &r, r.x, true, a);
+            add_tile(&sum, &r, r.x, true, a, dtype);
             end_tile(&sum, t.query, t.query + SIDE >= end);
         }
     }

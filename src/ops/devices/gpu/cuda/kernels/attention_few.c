@@ -1,7 +1,7 @@
 /* attention_few.c - attention forward of few queries over many keys (attention_few.h).
  *
- * Scores are computed in parallel over keys, a row's probabilities by one block, and their sums
- * with values in parallel over chains and channels. So k and v are read once. */
+ * Scores are computed in parallel over keys, their exponentials over rows and parts of keys, and
+ * sums with values over parts and channels. So k and v are read once. */
 #include "ops/devices/gpu/cuda/kernels/attention_few.h"
 #include "ops/devices/gpu/cuda/kernels/attention_mma.h"
 
@@ -13,13 +13,14 @@ typedef struct few {
     int64_t row; /* its first row of score and weight */
 } few;
 
-DEVICE few few_of(const sheaf__attention_few *f, int64_t unit)
+DEVICE few few_of(const sheaf__attention_few *f, uint32_t unit)
 {
+    const uint32_t heads = (uint32_t)f->part.kv_heads, at = (uint32_t)f->unit + unit;
     few x;
     x.a = &f->part;
-    x.v = attention_view(x.a, (f->unit + unit) / x.a->kv_heads, 1);
-    x.kv = (int)((f->unit + unit) % x.a->kv_heads);
-    x.row = unit * f->rows;
+    x.v = attention_view(x.a, at / heads, 1);
+    x.kv = (int)(at % heads);
+    x.row = (int64_t)unit * f->rows;
     return x;
 }
 
@@ -99,132 +100,114 @@ DEVICE void scores_block(const sheaf__attention_few *f, sheaf_dtype dtype)
     }
 }
 
-/* ---- probabilities: a block has a row ---- */
+/* ---- exponentials: a block has a part of a row ---- */
 
-DEVICE float row_max(sheaf__attention_few_row *m, const few *x, const float *score, int32_t query,
-                     int32_t begin, int32_t keys)
+DEVICE float *few_factors(const sheaf__attention_few *f, int64_t row, int32_t part)
 {
-    float max = sheaf__float(0xff800000u);
+    return f->factor + (row * f->parts + part) * FEW_BLOCKS;
+}
+
+/* The largest score of each of the warp's blocks of keys. */
+DEVICE void take_largest(sheaf__attention_few_row *m, const float *s, const bool *seen)
+{
     UNROLL
-    for (int32_t j = (int32_t)threadIdx.x; j < keys; j += FEW_ROW_THREADS) {
-        const float s = score[j];
-        max = attention_sees(&x->v, query, begin + j) && s > max ? s : max;
+    for (int b = 0; b < 2; b++) {
+        float max = ATTENTION_LEAST;
+        UNROLL
+        for (int i = b * 2; i < b * 2 + 2; i++)
+            max = seen[i] && s[i] > max ? s[i] : max;
+        UNROLL
+        for (int by = 16; by > 0; by /= 2) {
+            const float other = shuffle_xor(max, by);
+            max = other > max ? other : max;
+        }
+        if (threadIdx.x % 32 == 0)
+            m->max[threadIdx.x / 32 * 2 + b] = max;
     }
-    UNROLL
-    for (int by = 16; by > 0; by /= 2) {
-        const float other = shuffle_xor(max, by);
-        max = other > max ? other : max;
-    }
-    if (threadIdx.x % 32 == 0)
-        m->max[threadIdx.x / 32] = max;
     sync_threads();
-    max = m->max[0];
-    UNROLL
-    for (int i = 1; i < FEW_ROW_THREADS / 32; i++)
-        max = m->max[i] > max ? m->max[i] : max;
-    return max + 0.0f;
 }
 
-/* Four numbers that many threads read, each the next one. */
-DEVICE void take_four(float *s, const float *from, int32_t j, int32_t count, int32_t threads)
-{
-    UNROLL
-    for (int i = 0; i < 4; i++)
-        s[i] = j + i * threads < count ? from[j + i * threads] : 0.0f;
-}
-
-/* Exponentials of a chunk, by all warps but the first. */
-DEVICE void take_exponentials(float *chunk, const few *x, float *score, int32_t query,
-                              int32_t begin, int32_t count, float max)
-{
-    const int32_t first = (int32_t)threadIdx.x - 32;
-    float s[4];
-    take_four(s, score, first, count, FEW_ROW_CHUNK / 4);
-    UNROLL
-    for (int i = 0; i < 4; i++) {
-        const int32_t j = first + i * (FEW_ROW_CHUNK / 4);
-        if (j >= count)
-            continue;
-        const bool seen = attention_sees(&x->v, query, begin + j);
-        const float e = sheaf__exp_of(s[i] - max);
-        score[j] = seen ? e : -1.0f;
-        chunk[j] = seen ? e : 0.0f;
-    }
-}
-
-/* lane += a chunk, of which each 16 begin at a whole multiple. */
-DEVICE float add_chunk(float lane, const float *chunk, int32_t count)
-{
-    const float *from = chunk + threadIdx.x % 16;
-    for (int32_t j = 0; j < count; j += 128) {
-        float e[8];
-        UNROLL
-        for (int i = 0; i < 8; i++)
-            e[i] = from[j + i * 16];
-        UNROLL
-        for (int i = 0; i < 8; i++)
-            lane = lane + e[i];
-    }
-    return lane;
-}
-
-/* The first warp adds a chunk while the others work on the next one. */
-DEVICE float row_sum(sheaf__attention_few_row *m, const few *x, float *score, int32_t query,
-                     int32_t begin, int32_t keys, float max)
+/* The lanes of the first 16 threads, which meet the factors of blocks; m of the part's end. */
+DEVICE float part_sum(const sheaf__attention_few_row *m, float *factor, float *max)
 {
     float lane = 0;
-    for (int32_t j = 0; j < keys + FEW_ROW_CHUNK; j += FEW_ROW_CHUNK) {
-        const int32_t own = threadIdx.x < 32 ? j - FEW_ROW_CHUNK : j,
-                      count = keys - own < FEW_ROW_CHUNK ? keys - own : FEW_ROW_CHUNK;
-        float *chunk = m->chunk[(own + FEW_ROW_CHUNK) / FEW_ROW_CHUNK % 2];
-        if (threadIdx.x >= 32)
-            take_exponentials(chunk, x, score + own, query, begin + own, count, max);
-        else if (own >= 0)
-            lane = add_chunk(lane, chunk, count);
-        sync_threads();
+    *max = ATTENTION_LEAST;
+    for (int b = 0; b < FEW_BLOCKS; b++) {
+        const float by = attention_move(max, m->max[b]),
+                    *e = m->e + b * ATTENTION_KEYS + threadIdx.x % 16;
+        lane = lane * by;
+        UNROLL
+        for (int i = 0; i < ATTENTION_KEYS; i += 16)
+            lane = lane + e[i];
+        if (threadIdx.x == 0)
+            factor[b] = by;
     }
     UNROLL
     for (int by = 8; by > 0; by /= 2)
         lane = lane + shuffle_xor(lane, by);
-    if (threadIdx.x == 0)
-        m->sum = sheaf__one_nan(lane);
-    sync_threads();
-    return m->sum;
+    return lane;
+}
+
+DEVICE void store_row(const sheaf__attention_few *f, const few *x, int32_t row,
+                      const attention_all *all)
+{
+    const sheaf__attention_part *a = x->a;
+    if (a->stats != NULL)
+        attention_store_stats(
+            a->stats +
+                (attention_stat(a, &x->v, x->kv * a->group + row % a->group) + row / a->group) * 2,
+            all);
 }
 
 DEVICE void row_block(const sheaf__attention_few *f, sheaf_dtype dtype)
 {
     sheaf__attention_few_row *m = (sheaf__attention_few_row *)(void *)shared_memory;
-    const sheaf__attention_part *a = &f->part;
-    const few x = few_of(f, blockIdx.x / f->rows);
-    const int32_t row = (int32_t)(blockIdx.x % f->rows), query = row / a->group;
-    float *score = f->score + (x.row + row) * f->keys;
-    uint16_t *weight = f->weight + (x.row + row) * f->keys;
-    const float max = row_max(m, &x, score, query, f->begin, f->keys);
-    const float sum = row_sum(m, &x, score, query, f->begin, f->keys, max), inverse = 1.0f / sum;
-    for (int32_t j = (int32_t)threadIdx.x; j < f->keys; j += 4 * FEW_ROW_THREADS) {
-        float e[4];
-        take_four(e, score, j, f->keys, FEW_ROW_THREADS);
-        UNROLL
-        for (int i = 0; i < 4; i++)
-            if (j + i * FEW_ROW_THREADS < f->keys)
-                sheaf__store(weight, j + i * FEW_ROW_THREADS,
-                             e[i] < 0 ? 0.0f : attention_quotient(e[i], sum, inverse), dtype);
+    const uint32_t parts = (uint32_t)f->parts, rows = (uint32_t)f->rows, at = blockIdx.x / parts;
+    const int32_t part = (int32_t)(blockIdx.x % parts);
+    const few x = few_of(f, at / rows);
+    const int32_t row = (int32_t)(at % rows), query = row / x.a->group,
+                  first =
+                      (int32_t)threadIdx.x / 32 * 2 * ATTENTION_KEYS + (int32_t)threadIdx.x % 32,
+                  key = (f->first + part) * ATTENTION_PART + first - f->begin;
+    const float *score = f->score + (int64_t)at * f->keys;
+    float s[4], max = ATTENTION_LEAST;
+    bool there[4], seen[4];
+    UNROLL
+    for (int i = 0; i < 4; i++) {
+        const int32_t j = key + i * 32;
+        there[i] = j >= 0 && j < f->keys;
+        seen[i] = there[i] && attention_sees(&x.v, query, f->begin + j);
+        s[i] = seen[i] ? score[j] : 0.0f;
     }
-    if (a->stats != NULL && threadIdx.x == 0) {
-        float *stats =
-            a->stats + (attention_stat(a, &x.v, x.kv * a->group + row % a->group) + query) * 2;
-        stats[0] = max;
-        stats[1] = sum;
+    take_largest(m, s, seen);
+    for (int b = 0; b < (int)threadIdx.x / 32 * 2; b++)
+        max = attention_moved(max, m->max[b]);
+    UNROLL
+    for (int i = 0; i < 4; i++) {
+        if (i % 2 == 0)
+            max = attention_moved(max, m->max[(int)threadIdx.x / 32 * 2 + i / 2]);
+        const float e = seen[i] ? sheaf__exp_below(s[i] - max) : 0.0f;
+        m->e[first + i * 32] = e;
+        if (there[i])
+            sheaf__store(f->weight + (int64_t)at * f->keys, key + i * 32, e, dtype);
+    }
+    sync_threads();
+    if (threadIdx.x < 32) {
+        attention_all all;
+        all.sum = part_sum(m, few_factors(f, at, part), &all.max);
+        if (threadIdx.x == 0)
+            f->part_of[(int64_t)at * f->parts + part] = all;
+        if (threadIdx.x == 0 && f->parts == 1)
+            store_row(f, &x, row, &all);
     }
 }
 
-/* ---- sums with values: a block has a chain and FEW_CHANNELS channels of a unit ---- */
+/* ---- sums with values: a block has a part and FEW_CHANNELS channels of a unit ---- */
 
 typedef struct values {
     const sheaf__attention_few *f;
     few x;
-    int32_t channel, chain, begin, tiles; /* begin: of the keys */
+    int32_t channel, part, begin, tiles; /* begin: of the keys */
 } values;
 
 DEVICE uint16_t *values_at(const values *y, int32_t tile)
@@ -260,12 +243,31 @@ DEVICE void load_values(const values *y, int32_t tile)
     }
 }
 
+/* Before step k of a tile: where a block of keys begins, sums meet its factors. */
+DEVICE void move_sums(const values *y, float (*sum)[4], int32_t key, int k)
+{
+    const int32_t row = (int32_t)threadIdx.x / 32 * 16 + (int32_t)threadIdx.x % 32 / 4,
+                  block = (key / ATTENTION_KEYS + k * 16 / ATTENTION_KEYS) % FEW_BLOCKS;
+    if (k % (ATTENTION_KEYS / 16) != 0)
+        return;
+    UNROLL
+    for (int r = 0; r < 2; r++) {
+        const float by = row + r * 8 < y->f->rows
+                             ? few_factors(y->f, y->x.row + row + r * 8, y->part)[block]
+                             : 1.0f;
+        UNROLL
+        for (int i = 0; i < 4; i++)
+            sum[i / 2][r * 2 + i % 2] = sum[i / 2][r * 2 + i % 2] * by;
+    }
+}
+
 /* A tile of the warp's 16 rows, row by row (attention_add_apart). */
 DEVICE void add_apart(const values *y, float (*sum)[4], const uint16_t *v, const uint16_t *w,
                       int32_t key, sheaf_dtype dtype)
 {
     ROLLED
     for (int k = 0; k < FEW_KEYS / 16; k++) {
+        move_sums(y, sum, key, k);
         uint32_t weight[4][4] = { { 0 } };
         const sheaf__attention_place at = { .v = &y->x.v,
                                             .row = (int)threadIdx.x / 32 * 16,
@@ -292,6 +294,7 @@ DEVICE void add_values(const values *y, float (*sum)[4], int32_t tile, sheaf_dty
     UNROLL
     for (int k = 0; k < FEW_KEYS / 16; k++) {
         uint32_t weight[4], b[4];
+        move_sums(y, sum, key, k);
         attention_a(weight, w, k, FEW_KEYS);
         load_transposed(b, v + (k * 16 + lane % 16) * attention_line(FEW_CHANNELS) + lane / 16 * 8);
         attention_mma(sum[0], weight, b, dtype);
@@ -299,20 +302,28 @@ DEVICE void add_values(const values *y, float (*sum)[4], int32_t tile, sheaf_dty
     }
 }
 
+/* What is left of o: a sum divided. */
+DEVICE void store_o(const sheaf__attention_few *f, const few *x, int32_t row, int32_t channel,
+                    float sum, const attention_all *all, sheaf_dtype dtype)
+{
+    sheaf__store(f->part.o, few_at(x, row, f->part.ldo) + channel,
+                 sum * attention_inverse(all) + 0.0f, dtype);
+}
+
 DEVICE void store_values(const values *y, float (*sum)[4], sheaf_dtype dtype)
 {
     const sheaf__attention_few *f = y->f;
     const sheaf__attention_part *a = &f->part;
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
-    float *to = f->sum + (y->x.row * f->chains + (int64_t)y->chain * f->rows) * a->head_dim;
+    float *to = f->sum + (y->x.row * f->parts + (int64_t)y->part * f->rows) * a->head_dim;
     UNROLL
     for (int i = 0; i < 8; i++) {
         const int32_t row = warp * 16 + lane / 4 + i / 2 % 2 * 8,
                       c = y->channel + i / 4 * 8 + lane % 4 * 2 + i % 2;
         if (row >= f->rows || c >= a->head_dim)
             continue;
-        if (f->chains == 1)
-            sheaf__store(a->o, few_at(&y->x, row, a->ldo) + c, sum[i / 4][i % 4] + 0.0f, dtype);
+        if (f->parts == 1)
+            store_o(f, &y->x, row, c, sum[i / 4][i % 4], &f->part_of[y->x.row + row], dtype);
         else
             to[(int64_t)row * a->head_dim + c] = sum[i / 4][i % 4];
     }
@@ -321,13 +332,14 @@ DEVICE void store_values(const values *y, float (*sum)[4], sheaf_dtype dtype)
 DEVICE values values_of(const sheaf__attention_few *f)
 {
     values y;
-    const int32_t slices = (f->part.head_dim + FEW_CHANNELS - 1) / FEW_CHANNELS;
+    const uint32_t slices = ((uint32_t)f->part.head_dim + FEW_CHANNELS - 1) / FEW_CHANNELS,
+                   at = blockIdx.x / slices, parts = (uint32_t)f->parts;
     y.f = f;
     y.channel = (int32_t)(blockIdx.x % slices) * FEW_CHANNELS;
-    y.chain = (int32_t)(blockIdx.x / slices % f->chains);
-    y.x = few_of(f, blockIdx.x / slices / f->chains);
-    const int64_t first = (int64_t)(f->chain + y.chain) * ATTENTION_CHAIN,
-                  last = first + ATTENTION_CHAIN, end = (int64_t)f->begin + f->keys;
+    y.part = (int32_t)(at % parts);
+    y.x = few_of(f, at / parts);
+    const int64_t first = (int64_t)(f->first + y.part) * ATTENTION_PART,
+                  last = first + ATTENTION_PART, end = (int64_t)f->begin + f->keys;
     y.begin = first > f->begin ? (int32_t)first : f->begin;
     y.tiles = (int32_t)((last < end ? last : end) - y.begin) / FEW_KEYS;
     return y;
@@ -359,21 +371,27 @@ DEVICE void values_block(const sheaf__attention_few *f, sheaf_dtype dtype)
     store_values(&y, sum, dtype);
 }
 
-/* ---- chains, in order ---- */
+/* ---- parts, in order ---- */
 
-DEVICE void join_chains(const sheaf__attention_few *f, sheaf_dtype dtype)
+DEVICE void join_parts(const sheaf__attention_few *f, sheaf_dtype dtype)
 {
-    const int64_t dim = f->part.head_dim, chain = f->rows * dim,
+    const int64_t dim = f->part.head_dim, part = f->rows * dim,
                   i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= f->units * chain)
+    if (i >= f->units * part)
         return;
-    const few x = few_of(f, i / chain);
-    const float *from = f->sum + i / chain * f->chains * chain + i % chain;
-    float total = 0;
-    for (int32_t c = 0; c < f->chains; c++)
-        total = total + from[c * chain];
-    sheaf__store(f->part.o, few_at(&x, (int32_t)(i % chain / dim), f->part.ldo) + i % dim,
-                 total + 0.0f, dtype);
+    const few x = few_of(f, (uint32_t)(i / part));
+    const int32_t row = (int32_t)(i % part / dim);
+    const float *from = f->sum + i / part * f->parts * part + i % part;
+    const attention_all *of = f->part_of + (x.row + row) * f->parts;
+    attention_all all = { ATTENTION_LEAST, 0 };
+    float o = 0, by, before;
+    for (int32_t c = 0; c < f->parts; c++) {
+        attention_join(&all, of[c].max, of[c].sum, &by, &before);
+        o = fmaf(from[c * part], by, o * before);
+    }
+    store_o(f, &x, row, (int32_t)(i % dim), o, &all, dtype);
+    if (i % dim == 0)
+        store_row(f, &x, row, &all);
 }
 
 #define FEW(type, dtype)                                                                           \
@@ -391,7 +409,7 @@ DEVICE void join_chains(const sheaf__attention_few *f, sheaf_dtype dtype)
     }                                                                                              \
     KERNEL(attention_few_join_##type, sheaf__attention_few, 256)                                   \
     {                                                                                              \
-        join_chains(a, dtype);                                                                     \
+        join_parts(a, dtype);                                                                      \
     }
 FEW(bf16, SHEAF_BF16)
 FEW(f16, SHEAF_F16)

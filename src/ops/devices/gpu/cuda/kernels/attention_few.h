@@ -18,21 +18,23 @@ enum {
 typedef struct sheaf__attention_few {
     sheaf__attention_part part; /* per is 1: its blocks are sequences */
     int64_t unit, units;        /* the first one, and how many */
-    float *score;               /* [units][rows][keys]; then exponentials, below 0 what is unseen */
-    uint16_t *weight;           /* the same, probabilities */
-    float *sum;                 /* [units][chains][rows][head_dim] */
+    float *score;               /* [units][rows][keys] */
+    uint16_t *weight;           /* the same, exponentials */
+    float *sum;                 /* [units][parts][rows][head_dim] */
+    float *factor;              /* [units][rows][parts][FEW_BLOCKS] */
+    attention_all *part_of;     /* [units][rows][parts] */
     int32_t rows, begin, keys;  /* keys [begin, begin + keys) */
-    int32_t chains, chain;      /* and the first one's number */
+    int32_t parts, first;       /* and the first one's number */
 } sheaf__attention_few;
 
 enum {
-    FEW_ROW_THREADS = 512,
-    FEW_ROW_CHUNK = 4 * (FEW_ROW_THREADS - 32) /* exponentials that are added while others come */
+    FEW_BLOCKS = ATTENTION_PART / ATTENTION_KEYS,
+    FEW_ROW_THREADS = FEW_BLOCKS * 16 /* two blocks of keys for each warp */
 };
 
-/* Shared memory of a row's block. */
+/* Shared memory of a row's part. */
 typedef struct sheaf__attention_few_row {
-    float chunk[2][FEW_ROW_CHUNK], max[FEW_ROW_THREADS / 32], sum;
+    float e[ATTENTION_PART], max[FEW_BLOCKS];
 } sheaf__attention_few_row;
 
 /* Copies of tiles under way, one less than these: many where they are small. */
