@@ -137,8 +137,11 @@ static sheaf_status *planned(void *self, const struct sheaf__job *job, size_t *f
         how.memory = &asked_by_another;
     }
     st = sheaf_fits_train(job, &how);
-    if (st == NULL && sheaf_fits_pairs(job, &how))
+    if (st == NULL && sheaf_fits_pairs(job, &how)) {
         *kept = SHEAF__KEPT_PAIRS;
+        sheaf_note(&events, "activations of both answers are kept, which saves a pass "
+                            "(`keep-activations all`: of one at a time)");
+    }
     return st;
 }
 

@@ -673,7 +673,7 @@ static sheaf_status *check_kept(const sheaf__settings *state, const sheaf__setti
     else if (again && none && !o->checkpointing)
         o->kept = SHEAF__KEPT_ALL;
     o->checkpointing = o->kept == SHEAF__KEPT_NONE;
-    o->kept_given = kept || again;
+    o->kept_given = again || sheaf__settings_named(state, table, "keep-activations");
     return NULL;
 }
 

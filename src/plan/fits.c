@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "base/number.h"
+#include "plan/needs.h"
 
 static double share_of(const sheaf_fits_options *how)
 {
@@ -195,21 +196,21 @@ sheaf_status *sheaf_fits_train(const sheaf__job *job, const sheaf_fits_options *
 
 bool sheaf_fits_pairs(const sheaf__job *job, const sheaf_fits_options *how)
 {
-    const sheaf__device_class *class = NULL;
     sheaf_train_options more = *job->options;
     sheaf__job both = *job;
+    sheaf__memory m = how->memory != NULL ? *how->memory : sheaf__memory_look("");
     sheaf_fits_options quiet = *how;
     quiet.events = NULL;
+    quiet.memory = &m;
     both.options = &more;
-    if (more.kept != SHEAF__KEPT_ALL || more.kept_given || how->force ||
-        more.transport != SHEAF_TRANSPORT_THREADS ||
+    if (more.kept != SHEAF__KEPT_ALL || more.kept_given || how->force || m.left == INT64_MAX ||
+        more.transport != SHEAF_TRANSPORT_THREADS || sheaf__fit_apart(more.device) ||
         !sheaf__objective_keeps(&job->objective, &more))
         return false;
+    m.left -= m.left / 4;
     more.kept = SHEAF__KEPT_PAIRS;
-    sheaf_status *st = sheaf__device_find(&class, more.device);
-    const bool apart = st == NULL && class->left != NULL;
-    TRY(st, sheaf_fits_train(&both, &quiet));
-    const bool fits = st == NULL && !apart;
+    sheaf_status *st = sheaf_fits_train(&both, &quiet);
+    const bool fits = st == NULL;
     sheaf_status_free(st);
     return fits;
 }

@@ -20,8 +20,8 @@ typedef struct sheaf_fits_options {
  * of the plan. Nothing is allocated for the run itself. */
 sheaf_status *sheaf_fits_train(const sheaf__job *job, const sheaf_fits_options *how);
 /* sheaf_fits_pairs - does a run that may keep both sides of pairs, and was not told what it keeps,
- * fit with them? Only of ranks in one process, on processors; true: how->footprint is that of it.
- */
+ * fit with them, and leave a quarter of the available memory free? Only of ranks in one process, on
+ * processors, where that memory is known. true: how->footprint is that of it; else as it was. */
 bool sheaf_fits_pairs(const sheaf__job *job, const sheaf_fits_options *how);
 sheaf_status *sheaf_fits_generate(const sheaf_plan_generation *request,
                                   const sheaf_fits_options *how);

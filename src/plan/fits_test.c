@@ -206,7 +206,6 @@ TEST(test_fits__tells_what_each_rank_takes)
     t.o = kept;
 }
 
-/* A checkpoint and the adapter, 16 bytes for each element that is trained. */
 TEST(test_fits__both_sides_of_pairs_are_kept_where_they_fit)
 {
     const sheaf_train_options was = t.o;
@@ -224,12 +223,17 @@ TEST(test_fits__both_sides_of_pairs_are_kept_where_they_fit)
     CHECK_OK(sheaf_plan_train(&both, &job, 0));
     t.o.kept = SHEAF__KEPT_ALL;
     assert_true(both.process > one.process);
-    m.left = (int64_t)both.process;
+    assert_false(sheaf_fits_pairs(&job, &how)); /* it is not known */
+    m.left = (int64_t)(both.process / 3 * 4 + 4);
+    t.o.device = "apart";
+    assert_false(sheaf_fits_pairs(&job, &how));
+    t.o.device = was.device;
+    m.left -= 8;
+    assert_false(sheaf_fits_pairs(&job, &how));
+    assert_int_equal(footprint[0], 0);
+    m.left += 8;
     assert_true(sheaf_fits_pairs(&job, &how));
     assert_int_equal(footprint[0], both.rank[0].peak);
-    m.left--;
-    assert_false(sheaf_fits_pairs(&job, &how));
-    m.left++;
     t.o.kept_given = true;
     assert_false(sheaf_fits_pairs(&job, &how));
     t.o.kept_given = false;
@@ -241,6 +245,7 @@ TEST(test_fits__both_sides_of_pairs_are_kept_where_they_fit)
     t.o = was;
 }
 
+/* A checkpoint and the adapter, 16 bytes for each element that is trained. */
 TEST(test_fits__room_on_the_disk)
 {
     const sheaf__job job = { .options = &t.o,
@@ -475,6 +480,14 @@ TEST(test_fits__a_generation_takes_what_was_planned)
     }
 }
 
-const sheaf__device_class *const sheaf__more_devices[] = { &checked_device, NULL };
+static sheaf_status *plenty(size_t *bytes, int unit)
+{
+    (void)unit;
+    *bytes = SIZE_MAX / 2;
+    return NULL;
+}
+
+static const sheaf__device_class apart = { .name = "apart", .left = plenty };
+const sheaf__device_class *const sheaf__more_devices[] = { &checked_device, &apart, NULL };
 
 FIXTURE(open_all, close_all);

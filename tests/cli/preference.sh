@@ -430,11 +430,17 @@ for flags in "--objective dpo --tp 3" "--objective dpo --method full --dtype bfl
 done
 kept() { # kept FLAG...: bytes of activations of a step
     rm -rf "$work/other"
-    "$sheaf" train "$model" "$work/long.jsonl" --objective dpo --micro-batch 4 --steps 1 --out "$work/other" "$@" >/dev/null 2>&1
+    "$sheaf" train "$model" "$work/long.jsonl" --objective dpo --micro-batch 4 --steps 1 --out "$work/other" "$@" >"$work/said" 2>&1
     sed -n 's/.*"activations": \([0-9]*\).*/\1/p' "$work/other/metrics.jsonl" | tail -n 1
 }
-by_itself=$(kept) all=$(kept --keep-activations all)
+by_itself=$(kept)
+check "a run that keeps both answers says so" grep -q 'activations of both answers are kept' "$work/said"
+all=$(kept --keep-activations all)
 check "both answers are kept where they fit" test "$by_itself" = "$(kept --keep-activations pairs)" -a "$by_itself" -gt "$all"
+echo 'keep-activations: all' >"$work/recipe"
+check "or all, of a recipe" test "$(kept --recipe "$work/recipe")" = "$all"
+cp "$work/other/settings" "$work/recipe"
+check "which the settings of a run do not have" test "$(kept --recipe "$work/recipe")" = "$by_itself"
 proposes=(plan --model "$model" --data "$work/long.jsonl" --objective dpo --micro-batch 4 --memory 1G)
 runs "which is proposed" 0 'fits: --tp 1 --keep-activations pairs' "${proposes[@]}"
 runs "unless another way is asked for" 0 'fits: --tp 1 \(' "${proposes[@]}" --keep-activations all
