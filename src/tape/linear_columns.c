@@ -455,7 +455,8 @@ sheaf_status *sheaf__columns_backward(sheaf__context *c, sheaf__value *y, sheaf_
         NULL);
 }
 
-/* Can each rank sum over its own rows of x, whose sums are sent in place of rows, and are less? */
+/* Can each rank sum over its own rows of x, whose sums are sent in place of rows, and are less?
+ * All ranks decide by the first one's rows, which are the most. */
 static bool sums_blocks(const sheaf__context *c, const columns_params *p)
 {
     const sheaf__row_shards *shards = p->x->shards;
@@ -468,7 +469,7 @@ static bool sums_blocks(const sheaf__context *c, const columns_params *p)
             return false;
         width += lora == NULL ? 0 : lora->rank;
     }
-    return (shards->most / SHEAF__ROWS_BLOCK + 1) * width * (int64_t)sizeof(float) <=
+    return (shards->first[1] / SHEAF__ROWS_BLOCK + 1) * width * (int64_t)sizeof(float) <=
            shards->rows * (int64_t)sheaf_dtype_bytes(c->dtype);
 }
 

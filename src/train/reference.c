@@ -9,6 +9,7 @@
 #include "base/base.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "checkpoint/store/manifest.h"
 #include "schema/config_text.h"
 #include "train/origin.h"
 #include "train/rank.h"
@@ -46,7 +47,8 @@ static sheaf_status *describe(sums *out, const sheaf__rank *rank, const sheaf__j
     out->mixed = objective->mismatched ? out->samples : 0;
     out->eval = job->eval.data == NULL ? 0 : sheaf_data_rows(job->eval.data);
     out->bytes = (size_t)(out->rows + out->mixed + out->eval) * sizeof(double);
-    const double numbers[] = { (double)out->samples,
+    const double numbers[] = { SHEAF__CONTRACT,
+                               (double)out->samples,
                                (double)out->drawn,
                                shared ? 0 : (double)o->micro_batch,
                                shared ? 0 : (double)o->shuffle,

@@ -320,8 +320,15 @@ static void test_rows_without_labels(void **state)
     compare(&s, SHEAF_F32, some, ARRAY_LEN(some), 0x1f72fac23cb5f5d0ull);
     s.sums = SHEAF_SUMS_TILES;
     compare(&s, SHEAF_BF16, some, ARRAY_LEN(some), 0xc9cfa9b1d95db0a4ull);
+    /* the last of 2 ranks and of 3 has a block that is not whole: all decide by the first's */
     s.batch = 3;
+    s.seq = 500;
+    s.rank = 96;
+    s.sums = SHEAF_SUMS_PAIRS;
+    compare(&s, SHEAF_BF16, some, ARRAY_LEN(some), 0xa2ec90f7ccba27baull);
+    s.rank = 5;
     s.seq = 205;
+    s.sums = SHEAF_SUMS_TILES;
     /* norms behind both parts of a layer, around them */
     s.config.family = SHEAF_OLMO2;
     s.config.qkv_bias = false;
