@@ -70,12 +70,14 @@ static sheaf_status *change_places(sheaf__batch *b)
 
 /* ---- log-probabilities ---- */
 
-/* Of the labels of row i of the pass that ran, of `seq` positions. */
-static void take_row(float *out, const sheaf__pairs *p, int64_t seq, int64_t i)
+/* Of the labels of row i of the pass that ran, of `seq` positions; returns how many. */
+static int64_t take_row(float *out, const sheaf__pairs *p, int64_t seq, int64_t i)
 {
+    int64_t n = 0;
     for (int64_t t = i * seq; t < (i + 1) * seq; t++)
         if (p->answer[t])
-            *out++ = -p->each[t];
+            out[n++] = -p->each[t];
+    return n;
 }
 
 /* Of all own micro-batches into to[rows, stride]. `unseen`: of rows that came without. */
@@ -372,27 +374,34 @@ sheaf_status *sheaf__batch_begin(sheaf__batch *b, sheaf__pairs *p, int64_t numbe
 }
 
 void sheaf__batch_weigh(sheaf__pair_sums *out, sheaf__batch *b, sheaf__pairs *p, int64_t micro,
-                        int64_t seq, double scale)
+                        int64_t seq, double scale, int64_t known)
 {
     const int64_t first = micro * b->n;
     sheaf__group_counts counts = { .rows = b->micros * b->n, b->tokens, b->n, 0 };
-    *out = (sheaf__pair_sums){ .group = micro == 0 ? b->rewards : (sheaf__group_sums){ 0 } };
+    if (b->weighed == 0)
+        *out = (sheaf__pair_sums){ .group = micro == 0 ? b->rewards : (sheaf__group_sums){ 0 } };
     for (int64_t i = first; i < first + b->n; i++)
         counts.micro_tokens += b->labels[i];
-    for (int64_t i = first; i < first + b->n; i++) {
+    for (int64_t i = first + b->weighed; i < first + b->n; i++) {
         float *w = p->weight[0] + (i - first) * seq;
         const uint8_t *answer = p->answer + (i - first) * seq;
-        take_row(b->lp, p, seq, i - first);
+        const int64_t end = b->passed + take_row(b->lp, p, seq, i - first);
+        sheaf__pair_sums sums = *out;
         const sheaf__completion one = { .lp = b->lp,
                                         .old = b->seen[i] ? b->old + i * b->stride : b->lp,
                                         .reference =
                                             b->start == NULL ? NULL : b->reference + i * b->stride,
                                         .n = b->labels[i],
                                         .advantage = b->advantage[i] };
-        out->loss += sheaf__groups_weigh(b->weight, &out->group, b->of, &one, &counts);
-        out->group.ended += b->ended[i];
-        out->samples++;
+        sums.loss += sheaf__groups_weigh(b->weight, &sums.group, b->of, &one, &counts);
+        sums.group.ended += b->ended[i];
+        sums.samples++;
         for (int64_t t = 0, k = 0; t < seq; t++)
             w[t] = answer[t] && k < one.n ? (float)(b->weight[k++] * scale) : 0;
+        if (end > known)
+            return;
+        *out = sums;
+        b->weighed++;
+        b->passed = end;
     }
 }

@@ -28,6 +28,7 @@ typedef struct sheaf__batch {
     sheaf__rollout_log *log; /* borrowed; NULL: not the first rank, or nothing is kept */
     float *start;            /* the reference's trained tensors, the device's; NULL: none */
     int64_t tokens;
+    int64_t weighed, passed; /* rows of the pass at hand that have all weights; their labels */
     sheaf__group_sums rewards;
 } sheaf__batch;
 
@@ -55,7 +56,9 @@ sheaf_status *sheaf__batch_evaluate(sheaf__evaluation *out, sheaf__group_sums *s
  * plan. own: micro-batches [begin, end) of each group of ranks. Collective. */
 sheaf_status *sheaf__batch_begin(sheaf__batch *batch, sheaf__pairs *pairs, int64_t number,
                                  const int64_t *row, const sheaf_range *own);
-/* sheaf__batch_weigh - once the losses of a micro-batch are in pairs->each: pairs->weight[0]. seq:
- * positions of a row. scale: of the loss. */
+/* sheaf__batch_weigh - once `known` losses of a micro-batch, those of its first labels, are in
+ * pairs->each: pairs->weight[0] of these, as far as an earlier call did not weigh their rows, and
+ * `out` of the rows that have all. Before the first call of a pass `weighed` and `passed` are 0.
+ * seq: positions of a row. scale: of the loss. */
 void sheaf__batch_weigh(sheaf__pair_sums *out, sheaf__batch *batch, sheaf__pairs *pairs,
-                        int64_t micro, int64_t seq, double scale);
+                        int64_t micro, int64_t seq, double scale, int64_t known);

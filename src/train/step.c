@@ -314,7 +314,7 @@ static sheaf_status *weigh_first(void *self)
         return NULL;
     if (s->options.objective->grouped)
         sheaf__batch_weigh(s->sums, &s->batch, &s->pairs, s->micro, seq,
-                           s->pairs.pair_weight * rows);
+                           s->pairs.pair_weight * rows, s->runner.head.labels);
     else
         sheaf__pairs_weigh(s->sums, &s->pairs, s->side[0]);
     return NULL;
@@ -325,6 +325,7 @@ static sheaf_status *run_side(sheaf__stepper *s, int side)
     sheaf_status *st = choose_rows(s, side);
     s->runner.head.weight = s->pairs.weight[side]; /* NULL: one for all rows */
     s->runner.head.weigh = s->prefers && side == 0 ? weigh_first : NULL;
+    s->batch.weighed = s->batch.passed = 0;
     s->runner.batch.prompts_too = side == 0 && s->options.objective->prompts;
     return TRY(st, sheaf__runner_run(&s->runner, knows_rows(s) ? s->row : NULL));
 }

@@ -43,6 +43,17 @@ check "and the same log" eval 'head -n 16 "$work/other/rollouts.jsonl" | cmp - "
 check "a run that stops" run other --objective rloo --num-iterations 2 --steps 1
 sed -i -E '3s/"logps":\[[^],]*,/"logps":[/' "$work/other/rollouts.jsonl"
 runs "a line of the log that lost a number" 3 'rollouts.jsonl: line 3.*expected: a number for each token of the completion, [0-9]+.*found: +[0-9]+' train --resume --out "$work/other" --steps 2
+for ((i = 0; i < 4; i++)); do # more tokens than a block of the head has
+    printf '{"prompt": "row %d is", "completions": [" yes %0*d", " no", " %0*d", " so it is"], "rewards": [1, -%d, 0.5, 0.25]}\n' $i $((99 + 130 * i)) 0 $((400 - 50 * i)) 0 $i
+done >"$work/long.jsonl"
+long() { # long OUT MICRO ACCUMULATE
+    rm -rf "${work:?}/$1"
+    "$sheaf" train "$model" --rollouts "$work/long.jsonl" --objective grpo --beta 0.1 --lora-targets all-linear --lora-rank 4 --seq 600 --steps 2 \
+        --seed 3 --out "$work/$1" --micro-batch "$2" --accumulate "$3" --lr 1e-2 --schedule constant --warmup 0 >"$work/said" 2>&1
+}
+check "completions one by one" long one 1 8
+check "or eight at once, weighed block by block" long other 8 1
+for of in loss grad_norm kl; do check "have one $of" near "$(metric one 2 $of)" "$(metric other 2 $of)" 1e-5; done
 
 # ---- completions that are sampled ----
 for ((i = 0; i < 6; i++)); do printf '{"prompt": "%0*d is", "completion": "e"}\n' $((2 + i)) $i; done >"$work/prompts.jsonl"
