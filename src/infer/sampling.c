@@ -164,9 +164,7 @@ float sheaf__sampling_log_sum(float *max, const float *logits, int64_t vocab,
                               const sheaf__kernels *kernels)
 {
     float sum;
-    *max = -INFINITY;
-    for (int64_t i = 0; i < vocab; i++)
-        *max = logits[i] > *max ? logits[i] : *max;
+    kernels->row_max(max, logits, vocab, 1, vocab);
     kernels->row_sumexp(&sum, logits, vocab, max, 1, vocab);
     return sheaf__log(sum);
 }

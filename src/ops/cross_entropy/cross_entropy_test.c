@@ -1,6 +1,8 @@
 /* cross_entropy_test.c */
 #include "tests/ops_twin.h"
 
+#include "ops/math/math.h"
+
 TEST(test_cross_entropy__a_row_worked_by_hand)
 {
     /* exp 1, 2, 4, sum 7 under a largest logit of ln 4 */
@@ -74,6 +76,34 @@ TEST(test_row_dlogits__is_the_gradient)
     k->row_dlogits(d, COLS, logits, COLS, &max, &sum, &target,
                    &(sheaf__label_weights){ &one, 1, 0 }, 1, COLS, SHEAF_F32);
     twin_close("dlogits", d, want, COLS, 1e-6);
+}
+
+/* What a draw reads: with a sum of 1 and no label, the weight of each logit beside the largest. */
+TEST(test_row_dlogits__of_a_sum_of_1_are_weights)
+{
+    static const char *const sets[] = { "ref", "avx2", "avx512", NULL };
+    static const int64_t sizes[] = { 1, 15, 16, 17, 63, 64, 65, 300 };
+    static const float below[] = { -INFINITY, -0.0f,   -87.33f, 0,       -87.336548f,
+                                   -87.34f,   -1e-30f, -0.7f,   -103.9f, -104.1f };
+    static const int32_t elsewhere = -1;
+    static const float one = 1, top[] = { 0, 3.25f, -12 };
+    const sheaf__label_weights plain = { .weight = &one };
+    float logits[300], d[300], max;
+    for (size_t i = 0; i < ARRAY_LEN(sets) * ARRAY_LEN(sizes) * ARRAY_LEN(top); i++) {
+        const sheaf__kernels *k = sheaf__kernels_for(sets[i % ARRAY_LEN(sets)]);
+        const int64_t n = sizes[i / ARRAY_LEN(sets) % ARRAY_LEN(sizes)];
+        const float at = top[i / ARRAY_LEN(sets) / ARRAY_LEN(sizes)];
+        for (int64_t c = 0; c < n && k != NULL; c++)
+            logits[c] = c + 1 == n ? at : at + below[c % (int64_t)ARRAY_LEN(below)];
+        if (k == NULL)
+            continue;
+        k->row_max(&max, logits, n, 1, n);
+        k->row_dlogits(d, n, logits, n, &max, &one, &elsewhere, &plain, 1, n, SHEAF_F32);
+        for (int64_t c = 0; c < n; c++) {
+            const float want = logits[c] == max ? 1 : sheaf__exp(logits[c] - max);
+            CHECK_BYTES("weight", &d[c], &want, sizeof want);
+        }
+    }
 }
 
 enum { ROWS = 4, MOST = ROWS * 6200 };
