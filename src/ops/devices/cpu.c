@@ -10,6 +10,7 @@
 #define HUGE_PAGE ((size_t)2 << 20)
 #define SMALL_PAGE ((size_t)4096)
 #define GROW_STEP ((size_t)32 << 20)
+#define RESERVE_USUAL ((size_t)64 << 30)
 #define RESERVE_LEAST ((size_t)1 << 30)
 
 /* A mapping of mmap. */
@@ -22,16 +23,21 @@ static sheaf_status *refused(size_t bytes)
 {
     sheaf_status *st = sheaf__no_memory("reserving addresses for a device");
     sheaf_found(st, "%.0f MiB of addresses refused by the system", (double)bytes / (1 << 20));
-    return sheaf_try_this(st, "lift the limit on address space (ulimit -v)");
+    return sheaf_try_this(st, "lift the limit on address space (ulimit -v unlimited)");
 }
 
 /* Only addresses are reserved here, twice as many as the machine has memory (qemu-user keeps a
- * record of each page). Pages become writable as the mark rises (grow), so that a system that
- * counts writable memory in advance counts only used memory. */
+ * record of each page) and at least 64 GiB, or what a limit on them leaves. Pages become writable
+ * as the mark rises (grow), so that a system that counts writable memory in advance counts only
+ * used memory. */
 static sheaf_status *reserve(sheaf__reserved *range, size_t limit)
 {
-    const size_t machine = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
-    size_t want = sheaf__round_up(limit != 0 ? limit : 2 * machine, HUGE_PAGE);
+    const long pages = sysconf(_SC_PHYS_PAGES); /* -1: not known */
+    const size_t twice = pages > 0 ? 2 * (size_t)pages * (size_t)sysconf(_SC_PAGESIZE) : 0;
+    size_t want = sheaf__round_up(limit != 0              ? limit
+                                  : twice > RESERVE_USUAL ? twice
+                                                          : RESERVE_USUAL,
+                                  HUGE_PAGE);
     mapping *map = malloc(sizeof *map);
     if (map == NULL)
         return sheaf__no_memory("out of memory");
