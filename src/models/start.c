@@ -181,11 +181,12 @@ static sheaf_status *make_some(sheaf__model *m, sheaf_source *base, int first)
             continue;
         const sheaf_lora_module *module = &lora->module[i];
         const int64_t of_a = sheaf__elements(2, module->a_shape), n = numbers_of(module);
-        float *all = turn > 0 && rank == c->rank ? made : NULL;
-        if (all == NULL)
+        const bool own = rank == c->rank;
+        float *all = made;
+        if (all == NULL || !own)
             st = sheaf__first_of(st, take(&all, c->device, n));
+        made = own ? all : made;
         if (turn == 0) {
-            made = all;
             TRY(st, make_module(made, m, base, module));
             continue;
         }
@@ -193,7 +194,7 @@ static sheaf_status *make_some(sheaf__model *m, sheaf_source *base, int first)
             TRY(st, sheaf_comm_broadcast(c->comm, all, (size_t)n * sizeof *all, rank));
         TRY(st, fill(c->device, m->lora[i].a, &(numbers){ .all = all }));
         TRY(st, fill(c->device, m->lora[i].b, &(numbers){ .all = all + of_a }));
-        if (rank != c->rank)
+        if (!own)
             sheaf__host_free(c->device, all);
     }
     sheaf__host_free(c->device, made);
