@@ -8,15 +8,13 @@
 
 enum { MOST = 70 };
 
-/* Rank 0: of full rank; -1: of one value alone. */
+/* Rank 0: of full rank; -1: of one value alone, which takes all directions, more than numbers
+ * usually do. */
 static const struct {
     int64_t out, in, rank, of_rank;
 } shapes[] = {
     { 9, 6, 4, 0 },  { 6, 9, 4, 0 },   { 1, 5, 1, 0 },    { 70, 64, 3, 0 },  { 64, 70, 8, 0 },
-    { 12, 7, 5, 2 }, { 20, 31, 4, 3 }, { 13, 13, 4, -1 }, { 64, 64, 2, -1 }, /* takes all
-                                                                                directions, more
-                                                                                than numbers usually
-                                                                                do */
+    { 12, 7, 5, 2 }, { 20, 31, 4, 3 }, { 13, 13, 4, -1 }, { 64, 64, 2, -1 },
 };
 
 static float w[MOST * MOST], a[MOST * MOST], b[MOST * MOST], rest[MOST * MOST];

@@ -31,8 +31,8 @@ typedef struct sheaf__fit {
 /* sheaf__fit_find - tries settings in this order, and stops at the first that fits:
  *   1. as requested: ranks upwards from --tp (if they share one memory, only --tp), each keeping
  *      all (of pairs, unless that is requested, first both answers), recomputing MLPs
- * (--keep-activations attention), and with --checkpointing; then, for methods whose groups share
- * their state, with twice the groups repeatedly, as --accumulators allow
+ *      (--keep-activations attention), and with --checkpointing; then, for methods whose groups
+ *      share their state, with twice the groups repeatedly, as --accumulators allow
  *   2. smaller micro-batches, with as many rows a step (--accumulate grows): ranks upwards, each
  *      in these three ways, the largest micro-batch of those that fit
  *   3. the same with --offload: of frozen weights, moments and activations first what is most, then
