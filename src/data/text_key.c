@@ -27,12 +27,10 @@ static sheaf_status *add_class(sheaf_hasher *to, const char *folder)
 {
     sheaf__tokenizer_config beside;
     sheaf_status *st = sheaf__tokenizer_config_read(&beside, folder);
-    if (st != NULL)
-        return st;
     add_text(to, beside.declared);
     add_text(to, beside.model_type);
     sheaf__tokenizer_config_release(&beside);
-    return NULL;
+    return st;
 }
 
 /* All files of a tokenizer that exist. */

@@ -89,6 +89,7 @@ typedef struct how {
     bool bf16; /* `module` is rounded */
     bool lean; /* padding is left out of the last part */
     int64_t step, tag;
+    bool momentless; /* as SGD leaves them, of stages 1 to 3 */
 } how;
 
 /* Escaped for a regular expression, whole. */
@@ -274,7 +275,7 @@ static void put_optimizer(const char *path, const made_model *m, const how *h, i
         sheaf_pickle *one = sheaf__pickle_make(f->doc, SHEAF_PICKLE_DICT);
         sheaf__pickle_append(f->doc, moments, one);
         sheaf__pickle_set(f->doc, one, "step", sheaf__pickle_make_float(f->doc, (double)h->step));
-        for (unsigned kind = 0; kind < 3; kind++) {
+        for (unsigned kind = 0; kind < (h->momentless ? 1 : 3); kind++) {
             int64_t n;
             float *data = flat_of(&n, m, h, mp, d, g, kind);
             sheaf_pickle *t = made_put(f, SHEAF_F32, 1, &n, data);
@@ -350,6 +351,20 @@ TEST(test_made__every_way_to_divide_gives_the_model_back)
                                       "universal_checkpoint_info is absent");
                     sheaf__catalog_free(c);
                 }
+    made_free(m);
+}
+
+TEST(test_made__an_optimizer_without_moments_leaves_the_weights)
+{
+    made_model *m = odd_model();
+    for (int stage = 1; stage <= 3; stage++) {
+        const how h = { 2, 3, stage, STATE_PATTERNS, false, false, 9, -1, true };
+        sheaf_catalog *c = read_made(&sheaf__dialect_deepspeed, made_folder(m, &h), NULL);
+        CHECK_SOUND(c);
+        assert_int_equal(c->count, m->count);
+        check_made(c, m, "", 0);
+        sheaf__catalog_free(c);
+    }
     made_free(m);
 }
 
@@ -1024,6 +1039,21 @@ TEST(test_made__what_is_not_stated_is_inferred_or_refused)
     assert_null(sheaf__catalog_find(c, "model.even"));
     CHECK_FINDING(c, SHEAF_DEFECT, "unsupported", "model.even");
     assert_int_equal(sheaf__catalog_defects(c), 1);
+    sheaf__catalog_free(c);
+}
+
+static void fill_others(made_file *f, sheaf_pickle *module, int mp)
+{
+    static const int rows[2][3] = { { 0, 1, -1 }, { 2, 3, -1 } };
+    put_numbered(f, module, "a.weight", rows[mp]);
+    sheaf_pickle *info = made_set(f, f->root, "universal_checkpoint_info", SHEAF_PICKLE_DICT);
+    put_list(f, info, "vocabulary_parameter_patterns", mp == 0 ? "a.weight" : "b.weight");
+}
+
+TEST(test_harm__parts_with_patterns_of_another_save_are_named)
+{
+    sheaf_catalog *c = read_made(&sheaf__dialect_deepspeed, small_folder(2, fill_others), NULL);
+    CHECK_FINDING(c, SHEAF_DEFECT, "conflict", "it differs from that of");
     sheaf__catalog_free(c);
 }
 
