@@ -417,11 +417,11 @@ TEST(test_safetensors__seq_may_cut_padding_but_no_token)
 /* As transformers' find_packed_sequence_indices() has it. */
 TEST(test_safetensors__positions_that_restart_are_records_apart)
 {
-    static const int64_t apart[8] = { 0, 1, 0, 1, 0, 1, 2, 2 }, on[8] = { 0, 1, 2, 3, 0, 1, 2, 3 },
+    static const int64_t apart[8] = { 0, 1, 0, 0, 0, 1, 2, 2 }, on[8] = { 0, 1, 2, 3, 0, 1, 2, 3 },
                          labels[8] = { -100, -100, -100, 8, -100, 9, 10, 3 },
                          all[8] = { 1, 1, 1, 1, 1, 1, 1, 1 }, left[8] = { 0, 1, 0, 1, 0, 1, 2, 0 },
                          behind[8] = { 0, 0, 1, 1, 1, 1, 1, 0 };
-    static const int64_t segment[] = { 0, 3, 4, 5, 10, 12, 14, 15 };
+    static const int64_t segment[] = { 0, 3, 4, 5, 10, 12, 13, 14, 15 };
     tensor list[] = { { "input_ids", "I64", { 2, 4 }, ids },
                       { "labels", "I64", { 2, 4 }, labels },
                       { "position_ids", "I64", { 2, 4 }, apart },
@@ -442,7 +442,7 @@ TEST(test_safetensors__positions_that_restart_are_records_apart)
     CHECK_BYTES("segments", s, segment, sizeof segment);
     assert_int_equal(p[3], 2);
     assert_int_equal(p[12], 0);
-    assert_non_null(strstr(said, "1 labels stand where position_ids restart")); /* not "rows of" */
+    assert_non_null(strstr(said, "2 labels stand where position_ids restart")); /* not "rows of" */
     sheaf_data_close(data);
     const sheaf_config shorter = { .vocab = 100, .pad = 3, .bos = -1, .max_position = 2 };
     CHECK_FAILS(sheaf_data_open(&data, tensors_file(list, 3), &(sheaf_data_options){ &shorter }),
