@@ -4,6 +4,7 @@
 
 #include <jansson.h>
 
+#include "base/file.h"
 #include "base/text.h"
 #include "formats/gguf.h"
 
@@ -254,6 +255,20 @@ TEST(test_open__each_bad_tensor_is_heard_of)
     CHECK_FAILS(sheaf__gguf_open(&file, at("bad.gguf")), SHEAF_E_FORMAT, "tensor 'b': type");
     sheaf__text_release(&heard);
     sheaf__text_release(&text);
+}
+
+TEST(test_alone__only_without_other_weights)
+{
+    static const char *const names[] = { "m.gguf", "a.txt", "z.safetensors" };
+    char out[SHEAF_PATH_SIZE], path[64];
+    CHECK_OK(sheaf__make_dirs(at("alone")));
+    for (int i = 0; i < 3; i++) {
+        const char *found;
+        snprintf(path, sizeof path, "alone/%s", names[i]);
+        CHECK_OK(sheaf__file_write_whole(at(path), "", 0));
+        CHECK_OK(sheaf__gguf_alone(&found, out, at("alone")));
+        assert_true((found != NULL) == (i < 2));
+    }
 }
 
 FIXTURE(make_scratch, remove_scratch);

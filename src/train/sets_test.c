@@ -285,7 +285,7 @@ TEST(test_groups__lie_in_one_step)
     } cases[] = {
         { { 7, 7, 7, 7, 2, 9, 2, 9, 5, 5, 5, 5 }, NULL },
         { { 7, 7, 7, 7, 2, 2, 2, 2, 2, 5, 5, 5 }, "completions 5 and 9 in one group" },
-        { { 7, 7, 3, 3, 2, 2, 2, 2, 5, 5, 5, 3 }, "completions 3 and 12 in one group" },
+        { { 7, 7, 9, 9, 2, 2, 2, 2, 5, 5, 5, 9 }, "completions 3 and 12 in one group" },
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         char text[2000] = "";
