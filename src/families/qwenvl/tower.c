@@ -179,22 +179,16 @@ static sheaf_status *build_merger(sheaf__model *m, merger *g, const char *prefix
 }
 
 /* Of each head the first half of the pairs turns by the row, the others by the column, at the same
- * frequencies. */
-static sheaf_status *build_angles(sheaf__angles *out, const sheaf_config *c)
+ * frequencies. A model's heads are short enough by then. */
+static void build_angles(sheaf__angles *out, const sheaf_config *c)
 {
     const int64_t quarter = c->vit.hidden / c->vit.heads / 4;
     sheaf_config as = { .rope = { .theta = c->qwen_vit.theta } };
-    if (2 * quarter > SHEAF_MAX_ROPE_PAIRS)
-        return sheaf_found(
-            sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "config: heads of the vision tower"),
-                           "at most %d elements in a head", 2 * SHEAF_MAX_ROPE_PAIRS),
-            "%" PRId64, 4 * quarter);
     *out = (sheaf__angles){ .pairs = 2 * quarter, .attention = 1, .dtype = SHEAF_F32 };
     for (int64_t j = 0; j < 2 * quarter; j++) {
         out->axis[j] = (uint8_t)(j / quarter);
         out->frequency[j] = sheaf__rope_frequency(&as, j % quarter, 2 * quarter, 0);
     }
-    return NULL;
 }
 
 sheaf_status *sheaf__qwenvl_build(sheaf__model *m)
@@ -206,8 +200,9 @@ sheaf_status *sheaf__qwenvl_build(sheaf__model *m)
         return st;
     st = sheaf__build_parts(&m->towers, m, 1, sizeof *m->towers);
     sheaf__towers *t = m->towers;
+    if (st == NULL)
+        build_angles(&t->angles, c);
     TRY(st, sheaf__build_parts(&t->block, m, c->vit.layers, sizeof *t->block));
-    TRY(st, build_angles(&t->angles, c));
     TRY(st, sheaf__named_linear(m, &t->patch, TOWER, "patch_embed.proj.weight",
                                 third ? "patch_embed.proj.bias" : NULL, 0));
     if (third)
