@@ -11,7 +11,8 @@
 #include "base/thread.h"
 
 typedef struct far_memory {
-    int lent, waited, moved; /* calls */
+    int lent, waited, moved, placed, abandoned; /* calls */
+    int fails_at;                               /* the n-th place; 0: none */
     struct {
         void *to;
         const void *from;
@@ -110,5 +111,18 @@ static inline sheaf_status *far_pinned(void **out, void *self, size_t bytes)
     return NULL;
 }
 
-static const sheaf__mover far_mover = { far_lend, far_wait, far_copy,  far_combine,
-                                        far_copy, far_copy, far_pinned };
+static inline sheaf_status *far_place(void *self, void *to, const void *from, size_t bytes)
+{
+    far_memory *f = self;
+    if (++f->placed == f->fails_at)
+        return sheaf_fail(SHEAF_E_IO, "place %d", f->placed);
+    return far_copy(self, to, from, bytes);
+}
+
+static inline void far_abandon(void *self)
+{
+    ((far_memory *)self)->abandoned++;
+}
+
+static const sheaf__mover far_mover = { far_lend, far_wait,  far_copy,   far_combine,
+                                        far_copy, far_place, far_pinned, far_abandon };

@@ -2,8 +2,11 @@
  * added, a device does it where the operands lie. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "sheaf/status.h"
 
@@ -26,6 +29,13 @@ typedef struct sheaf__combining {
     int64_t begin, end;
 } sheaf__combining;
 
+/* SHEAF_PEERS=off: neither other GPUs nor an MPI reach into the memory of a GPU. */
+static inline bool sheaf__peers_are_off(void)
+{
+    const char *peers = getenv("SHEAF_PEERS");
+    return peers != NULL && strcmp(peers, "off") == 0;
+}
+
 /* Moves and adds in memory that the processor cannot read.
  *   lend     returns when the operands that this rank lends to the next exchange are complete
  *   wait     returns when its copies and sums are done
@@ -33,7 +43,8 @@ typedef struct sheaf__combining {
  *   combine  as `copy`
  *   fetch, place  as `copy`, to and from memory of the processor
  *   pinned   memory of the processor that is the mover's, too: at least so many bytes, the same at
- *            the next call unless that asks for more; owned by `self` */
+ *            the next call unless that asks for more; owned by `self`
+ *   abandon  others may write into all of it until the process ends: none of it is freed */
 typedef struct sheaf__mover {
     sheaf_status *(*lend)(void *self);
     sheaf_status *(*wait)(void *self);
@@ -42,4 +53,5 @@ typedef struct sheaf__mover {
     sheaf_status *(*fetch)(void *self, void *to, const void *from, size_t bytes);
     sheaf_status *(*place)(void *self, void *to, const void *from, size_t bytes);
     sheaf_status *(*pinned)(void **out, void *self, size_t bytes);
+    void (*abandon)(void *self);
 } sheaf__mover;

@@ -198,9 +198,14 @@ bool sheaf_comm_reads_gpus(const sheaf_comm *comm)
     return comm->reads_gpus;
 }
 
+size_t sheaf_comm_pinned(const sheaf_comm *comm)
+{
+    return comm == NULL ? 0 : comm->would_pin;
+}
+
 sheaf_status *sheaf__comm_pin(sheaf_comm *comm, size_t bytes)
 {
-    bytes += SHEAF__RING;
+    bytes += sheaf__comm_ring(comm);
     if (bytes <= comm->pinned_bytes)
         return NULL;
     sheaf_status *st = comm->mover->pinned(&comm->pinned, comm->moved, bytes);

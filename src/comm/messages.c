@@ -34,6 +34,7 @@ typedef struct piece {
     size_t size;
     int rank;
     bool sends;
+    bool fills;    /* its block; else an earlier one has filled it with the same bytes */
     int64_t block; /* of the ring, counted on; -1: it needs none */
 } piece;
 
@@ -104,11 +105,13 @@ static void refresh(patience *p)
 
 /* ---- failures of the MPI itself ---- */
 
-/* From now on nothing is sent any more. */
+/* From now on nothing is sent any more; what is under way may still be read and written. */
 static sheaf_status *broken(mesh *m, sheaf_status *st)
 {
     if (m->broken == NULL)
         m->broken = sheaf_status_copy(st);
+    if (m->comm.mover != NULL)
+        m->comm.mover->abandon(m->comm.moved);
     return st;
 }
 
@@ -120,7 +123,10 @@ static sheaf_status *lose(mesh *m, int rank, int error, const char *doing)
         sheaf_fail(SHEAF_E_PEER, "%s: %s",
                    sheaf__comm_name((char[SHEAF__RANK_NAME]){ 0 }, &m->comm, rank), doing);
     sheaf_expected(st, "a message");
-    return broken(m, sheaf_found(st, "%s", text));
+    sheaf_found(st, "%s", text);
+    if (m->comm.mover != NULL && m->comm.reads_gpus)
+        sheaf_try_this(st, "SHEAF_PEERS=off: messages go through the host's memory");
+    return broken(m, st);
 }
 
 static sheaf_status *wrong_size(mesh *m, int rank, uint64_t expected, uint64_t found)
@@ -379,7 +385,7 @@ static sheaf_status *take(mesh *m, const sheaf__move *receive, int count, int ra
             st = copy_in(m, receive[i].bytes, at, receive[i].size);
             at += receive[i].size;
         }
-    return st;
+    return st == NULL ? NULL : broken(m, st); /* the others wait for pieces of this rank */
 }
 
 /* ---- pieces ---- */
@@ -412,7 +418,7 @@ static sheaf_status *list_pieces(mesh *m, const sheaf__move *move, int count, bo
     const int ranks = m->comm.ranks;
     const bool ring = m->comm.mover != NULL && !m->comm.reads_gpus;
     cursor at[SHEAF_MAX_SLICES] = { 0 };
-    const char *last = NULL;
+    piece last = { 0 };
     int64_t blocks = 0;
     for (bool any = true; any;) {
         any = false;
@@ -423,9 +429,11 @@ static sheaf_status *list_pieces(mesh *m, const sheaf__move *move, int count, bo
             if (!(sends ? l->sends_more : l->receives_more) ||
                 !next_piece(&p, &at[r], m, move, count))
                 continue;
-            if (ring && !is_near(m, p.bytes))
-                p.block = sends && p.bytes == last ? blocks - 1 : blocks++;
-            last = p.bytes;
+            if (ring && !is_near(m, p.bytes)) {
+                p.fills = !sends || p.bytes != last.bytes || p.size != last.size;
+                p.block = p.fills ? blocks++ : blocks - 1;
+            }
+            last = p;
             if (!SHEAF_GROW(&m->piece, &m->capacity, m->pieces + 1))
                 return broken(m, sheaf__no_memory("messages of a group"));
             m->piece[m->pieces++] = p;
@@ -446,9 +454,12 @@ static char *block_of(const mesh *m, const piece *p)
     return (char *)m->comm.pinned + of * SHEAF__PIECE;
 }
 
-/* Is there a block for the next one? */
-static bool has_block(const mesh *m, const flight *f)
+/* Is there a block for the next one, and not too much under way for an MPI? */
+static bool has_room(const mesh *m, const flight *f)
 {
+    enum { UNDER_WAY = 128 };
+    if (f->begun - f->done == UNDER_WAY)
+        return false;
     const int64_t wants = m->piece[f->begun].block;
     for (int64_t i = f->done; i < f->begun && wants >= 0; i++)
         if (m->piece[i].block >= 0)
@@ -461,9 +472,9 @@ static sheaf_status *begin_piece(mesh *m, int64_t index)
     piece *p = &m->piece[index];
     char *bytes = p->block < 0 ? p->bytes : block_of(m, p);
     sheaf_status *st = NULL;
-    if (p->block >= 0 && p->sends && (p[-1].block != p->block || !p[-1].sends))
+    if (p->sends && p->fills)
         st = copy_out(m, bytes, p->bytes, p->size);
-    if (p->block >= (p->sends ? 0 : SHEAF__RING_BLOCKS)) /* what came there before has left it */
+    if (p->sends ? p->fills : p->block >= SHEAF__RING_BLOCKS) /* what came there has left it */
         TRY(st, finish_copies(m));
     if (st != NULL)
         return broken(m, st);
@@ -479,7 +490,7 @@ static sheaf_status *begin_piece(mesh *m, int64_t index)
 static sheaf_status *advance(mesh *m, flight *f, bool *moved)
 {
     sheaf_status *st = NULL;
-    while (f->begun < f->end && has_block(m, f) && st == NULL)
+    while (f->begun < f->end && has_room(m, f) && st == NULL)
         st = begin_piece(m, f->begun++);
     if (st != NULL || f->done == f->begun)
         return st;
@@ -495,7 +506,9 @@ static sheaf_status *advance(mesh *m, flight *f, bool *moved)
         return wrong_size(m, p->rank, p->size, (uint64_t)got);
     f->done++;
     *moved = true;
-    return p->sends || p->block < 0 ? NULL : copy_in(m, p->bytes, block_of(m, p), p->size);
+    if (!p->sends && p->block >= 0)
+        st = copy_in(m, p->bytes, block_of(m, p), p->size);
+    return st == NULL ? NULL : broken(m, st);
 }
 
 static sheaf_status *move_pieces(mesh *m, int64_t received)
@@ -560,7 +573,7 @@ sheaf_status *sheaf__messages_open(sheaf_comm **out, const sheaf__messages_optio
     m->tag = o->tag;
     m->most = o->piece > 0 && o->piece < SHEAF__PIECE ? o->piece : SHEAF__PIECE;
     m->oversubscribed = o->oversubscribed;
-    m->comm.reads_gpus = m->mpi->reads_gpus();
+    m->comm.reads_gpus = m->mpi->reads_gpus() && !sheaf__peers_are_off();
     m->comm.world = m->process;
     m->comm.host = o->host == NULL ? NULL : m->host;
     bool failed = false;

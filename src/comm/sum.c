@@ -314,13 +314,18 @@ static int64_t exchanges_of(const division *d)
     return !d->stays || segments == 0 ? segments + 1 : segments;
 }
 
+static size_t staging_of(int operands)
+{
+    return (size_t)operands * (size_t)(SEGMENT + LINE);
+}
+
 /* In memory of the processor; a mover's kernels read it, too. */
 static sheaf_status *reserve_staging(float **out, sheaf_comm *comm, int operands)
 {
-    const size_t need = (size_t)operands * (size_t)(SEGMENT + LINE);
+    const size_t need = staging_of(operands);
     if (comm->mover != NULL) {
         sheaf_status *st = sheaf__comm_pin(comm, need * sizeof **out);
-        *out = st == NULL ? (float *)((char *)comm->pinned + SHEAF__RING) : NULL;
+        *out = st == NULL ? (float *)((char *)comm->pinned + sheaf__comm_ring(comm)) : NULL;
         return st;
     }
     *out = comm->staging;
@@ -415,6 +420,8 @@ static sheaf_status *combine_all(sheaf_comm *comm, const combine *c, const divis
     if (st != NULL)
         return st;
     if (counts_only) { /* the first was counted */
+        const size_t pins = sheaf__comm_ring(comm) + staging_of(c->operands) * sizeof(float);
+        comm->would_pin = pins > comm->would_pin ? pins : comm->would_pin;
         sheaf__comm_count(comm, op)->exchanges += (uint64_t)(exchanges_of(d) - 1);
         return NULL;
     }

@@ -68,8 +68,9 @@ struct sheaf_comm {
     sheaf__counters counters;
     const sheaf__mover *mover; /* NULL: buffers are the processor's */
     void *moved;               /* the mover's own */
-    void *pinned;              /* the mover's: SHEAF__RING, then operands of a sum */
+    void *pinned;              /* the mover's: the ring, then operands of a sum */
     size_t pinned_bytes;       /* since sheaf_comm_move_by() */
+    size_t would_pin;          /* of a plan: the most that a sum takes */
     bool reads_gpus;           /* its messages need no ring */
     sheaf__move *moves;        /* scratch of select, kept between calls */
     int64_t moves_capacity;
@@ -95,6 +96,10 @@ sheaf_status *sheaf__comm_again(sheaf_comm *comm, sheaf__heading *heading, const
  * sent, half for what is received. */
 enum { SHEAF__RING_BLOCKS = 4, SHEAF__PIECE = 1 << 20 };
 #define SHEAF__RING ((size_t)2 * SHEAF__RING_BLOCKS * SHEAF__PIECE)
+static inline size_t sheaf__comm_ring(const sheaf_comm *comm)
+{
+    return comm->reads_gpus ? 0 : SHEAF__RING;
+}
 /* sheaf__comm_pin - sees to comm->pinned, with so many bytes behind the ring. */
 sheaf_status *sheaf__comm_pin(sheaf_comm *comm, size_t bytes);
 

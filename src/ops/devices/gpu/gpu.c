@@ -26,10 +26,10 @@ static sheaf_status *look(sheaf__gpu *gpu)
         e = d->attribute(&can_map, SHEAF__GPU_CAN_MAP, gpu->handle);
     if (e == 0)
         e = d->attribute(&most_shared, SHEAF__GPU_MOST_SHARED, gpu->handle);
-    if (e == 0)
-        e = d->attribute(&gpu->rdma, SHEAF__GPU_CAN_RDMA, gpu->handle);
     if (e != 0)
         return sheaf__gpu_failed(gpu, e, "looking at it");
+    if (d->attribute(&gpu->rdma, SHEAF__GPU_CAN_RDMA, gpu->handle) != 0)
+        gpu->rdma = 0; /* of a driver that does not know it */
     if (gpu->major < 8 || !can_map || (size_t)most_shared < SHEAF__GPU_SHARED) {
         sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "GPU %d (%s)", gpu->number, gpu->name);
         sheaf_expected(st,
@@ -84,7 +84,7 @@ static sheaf_status *open_gpu(sheaf__gpu *gpu, const sheaf__reserved *range, siz
 }
 
 /* Failures do not matter: the GPU is lost, and the driver frees all with the process, as it does of
- * one that hangs. */
+ * one that hangs, or that an MPI may still write to. */
 static void close_gpu(sheaf__gpu *gpu)
 {
     const sheaf__driver *d = gpu->driver;

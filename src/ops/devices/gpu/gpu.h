@@ -71,7 +71,7 @@ struct sheaf__gpu {
     int major, minor, processors, rdma;
     int mate[SHEAF__GPU_PEERS], mates; /* handles of the visible GPUs, if they reach each other */
     bool reaches;                      /* they do; so does the only one */
-    bool hangs;                        /* its probe does not end: nothing waits for it again */
+    bool hangs; /* its probe does not end: nothing waits for it again, or frees what it has */
     bool retained;
     bool wide_differs; /* wgmma is not used: it adds in another order, its products are
                         * wrong (probe*.c), SHEAF_WGMMA=off, or its kernels were not compiled */

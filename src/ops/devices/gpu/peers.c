@@ -46,13 +46,11 @@ static sheaf__gpu_error all_reach(const sheaf__driver *d, const int *gpu, int n,
 sheaf_status *sheaf__gpu_mates(sheaf__gpu *gpu, const sheaf__reserved *range)
 {
     const sheaf__driver *d = gpu->driver;
-    const char *peers = getenv("SHEAF_PEERS");
-    const bool off = peers != NULL && strcmp(peers, "off") == 0;
     sheaf__gpu_error e = 0;
     gpu->mates = range->mates;
     if (range->mate == NULL)
         e = d->count(&gpu->mates);
-    if (e == 0 && !off && gpu->mates <= SHEAF__GPU_PEERS) {
+    if (e == 0 && !sheaf__peers_are_off() && gpu->mates <= SHEAF__GPU_PEERS) {
         for (int i = 0; i < gpu->mates && e == 0; i++)
             e = d->device(&gpu->mate[i], range->mate == NULL ? i : range->mate[i]);
         if (e == 0)
@@ -194,6 +192,12 @@ static sheaf_status *pinned(void **out, void *range, size_t bytes)
     return sheaf__gpu_failed(gpu, e, "pinning memory of the host for exchanges");
 }
 
-const sheaf__peers sheaf__gpu_peers = { reach,
-                                        mark,
-                                        { lend, wait, copy, combine, fetch, place, pinned } };
+static void abandon(void *range)
+{
+    sheaf__gpu *gpu = ((const sheaf__reserved *)range)->own;
+    gpu->hangs = true;
+}
+
+const sheaf__peers sheaf__gpu_peers = {
+    reach, mark, { lend, wait, copy, combine, fetch, place, pinned, abandon }
+};

@@ -5,7 +5,8 @@
 
 enum { SHEAF__EXCHANGE_RANKS = 64, SHEAF__EXCHANGE_SLOTS = 8 };
 
-/* As sheaf__combining (base/combining.h); elements [begin, end), begin a multiple of 4. */
+/* As sheaf__combining (base/combining.h); elements [begin, end), begin a multiple of 4. Pointers
+ * may lie anywhere: in_quads() (vectors.h) decides for each how it is read and written. */
 typedef struct sheaf__exchange {
     float *out[SHEAF__EXCHANGE_RANKS];
     const float *operand[SHEAF__EXCHANGE_RANKS];
