@@ -335,6 +335,15 @@ static size_t completions_bytes(const sheaf__rank *held, const sheaf__job *job)
                     (samples ? rows * (answer + 2 * row + texts * text) + chooser : 0));
 }
 
+/* One pinned block serves all groups of a rank. */
+static size_t pinned_bytes(const sheaf__rank *held, const sheaf__job *job)
+{
+    if (job->options->transport != SHEAF_TRANSPORT_MPI || held->device->planned->peers == NULL)
+        return 0;
+    const size_t a = sheaf_comm_pinned(held->dry[0]), b = sheaf_comm_pinned(held->dry[1]);
+    return a > b ? a : b;
+}
+
 enum { OF_TENSOR = 13952 }; /* see host_bytes() */
 
 static sheaf_status *plan_rank(sheaf_plan_rank *out, sheaf_plan *plan, records *trained,
@@ -365,6 +374,7 @@ static sheaf_status *plan_rank(sheaf_plan_rank *out, sheaf_plan *plan, records *
         trained->host += completions_bytes(&held, job);
         if (!held.device->planned->shared && !sheaf__is_given(job->options->adapter))
             trained->host += sheaf__model_start_bytes(held.model);
+        trained->host += pinned_bytes(&held, job);
     }
     sheaf__rank_close(&held);
     return st;

@@ -34,6 +34,10 @@ runs "ranks that share a GPU are added up" 0 'fits: --tp 2 [^(]*\([2-9][0-9]\.[0
 runs "each host has those that are named" 0 'fits: --tp 4 \([5-7][0-9.]* GiB on each of 4 GPUs' "${card[@]}" --tp 4 --transport mpi --hosts a:2,b:2 --device cuda:0,1 --memory 24G
 runs "also where each rank has a host" 0 'fits: --tp 4 \([5-7][0-9.]* GiB on each of 4 GPUs' "${card[@]}" --tp 4 --transport mpi --device cuda:0 --memory 24G
 runs "a GPU's memory needs its unit" 2 '--device.*expected: .*24G.*found: *24.*try: *--device 24G' "${card[@]}" --device 24
+host_of() { # host_of TRANSPORT: bytes beside two ranks on GPUs
+    "$sheaf" plan --config "$configs/mini.json" --seq 64 --tp 2 --device cuda --transport "$1" --json >"$work/found" && json_number "$work/found" host
+}
+check "processes on GPUs pin a ring and operands of sums" test $(($(host_of mpi) - $(host_of threads))) = $((2 * ((8 << 20) + 2 * 65552 * 4)))
 # Threads share the machine's memory, so more of them need no less; processes have that of their host.
 threads=(plan --config "$configs/llama-3-8b.json" --lora-rank 16 --dtype bfloat16 --sums pairs --seq 2048)
 machine_as_peak() { # machine_as_peak MEMORY: what is proposed for a machine needs no more, all ranks together
