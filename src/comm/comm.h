@@ -60,11 +60,12 @@ bool sheaf_comm_reads_gpus(const sheaf_comm *comm);
 sheaf_status *sheaf_comm_sum(sheaf_comm *comm, const sheaf_tree *tree, float *out,
                              float *const *roots, int64_t rows, int64_t cols, const int64_t *first,
                              const sheaf_comm_adder *adder);
-/* sheaf_comm_chain - the sum of parts of two ranks or more: the first and the second, and each next
- * one.
- *   out    [n] float32, the same bytes on every rank afterwards
- *   part   this rank's, sheaf_comm_part(n) floats apart
- *   first  [ranks + 1]: rank r has the parts [first[r], first[r + 1]); none at all: out stays */
+/* sheaf_comm_chain - ((part 0 + part 1) + part 2) + ..., parts numbered over two ranks or more.
+ *   out    [n] float32, the same bytes on every rank afterwards; scratch between exchanges
+ *   part   this rank's, sheaf_comm_part(n) floats apart; NULL is fine for a rank without parts
+ *   first  [ranks + 1]: rank r has the parts [first[r], first[r + 1]), possibly none; none at all:
+ *          out stays
+ * NaN gives NaN, denormals count as zero, as in sheaf_comm_sum; a single part is copied. */
 sheaf_status *sheaf_comm_chain(sheaf_comm *comm, float *out, float *part, const int64_t *first,
                                int64_t n, const sheaf_comm_adder *adder);
 /* sheaf_comm_part - n, up to a multiple of 4. */

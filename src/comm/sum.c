@@ -17,7 +17,7 @@
 #include "comm/transport.h"
 
 #define BLOCK 2048 /* floats combined at a time: operands stay in the nearest caches */
-#define SEGMENT ((int64_t)1 << 16) /* floats of one share of one message */
+#define SEGMENT ((int64_t)1 << 16) /* floats of one share of one message, at most */
 #define MAX_SLOTS SHEAF__COMBINING_SLOTS
 #define MAX_SENDS 128 /* roots of a rank times its peers; 124 for 63 ranks of 64 slices */
 #define LINE 16       /* floats of a cache line: shares begin on one */
@@ -107,7 +107,8 @@ typedef struct division {
     int ranks;
     const int64_t *first; /* [ranks + 1] the first row of each, of `cols` elements; NULL: evenly */
     int64_t cols;
-    bool stays; /* results stay with the rank that makes them */
+    bool stays;      /* results stay with the rank that makes them */
+    int64_t segment; /* floats of one share of one message, at most */
 } division;
 
 static int64_t least_of(int64_t a, int64_t b)
@@ -125,13 +126,13 @@ static sheaf_range share_of(const division *d, int rank)
                           least_of(lines * (rank + 1) / d->ranks * LINE, d->n) };
 }
 
-/* Segments that a division travels in by messages: of at most SEGMENT elements of each share. */
+/* Segments that a division travels in by messages. */
 static int64_t segments_of(const division *d)
 {
-    int64_t most = (d->n + SEGMENT * d->ranks - 1) / (SEGMENT * d->ranks);
+    int64_t most = (d->n + d->segment * d->ranks - 1) / (d->segment * d->ranks);
     for (int r = 0; r < d->ranks && d->first != NULL; r++) {
         const sheaf_range share = share_of(d, r);
-        const int64_t own = (share.end - share.begin + SEGMENT - 1) / SEGMENT;
+        const int64_t own = (share.end - share.begin + d->segment - 1) / d->segment;
         most = r == 0 || own > most ? own : most;
     }
     return most;
@@ -142,11 +143,11 @@ static sheaf_range segment_of(const division *d, int64_t segment, int rank)
 {
     if (d->first != NULL) {
         const sheaf_range share = share_of(d, rank);
-        return (sheaf_range){ least_of(share.begin + segment * SEGMENT, share.end),
-                              least_of(share.begin + (segment + 1) * SEGMENT, share.end) };
+        return (sheaf_range){ least_of(share.begin + segment * d->segment, share.end),
+                              least_of(share.begin + (segment + 1) * d->segment, share.end) };
     }
-    const int64_t base = segment * SEGMENT * d->ranks;
-    const division part = { .n = least_of(d->n - base, SEGMENT * d->ranks), .ranks = d->ranks };
+    const int64_t base = segment * d->segment * d->ranks;
+    const division part = { .n = least_of(d->n - base, d->segment * d->ranks), .ranks = d->ranks };
     const sheaf_range share = share_of(&part, rank);
     return (sheaf_range){ base + share.begin, base + share.end };
 }
@@ -253,7 +254,7 @@ static void move_operands(flow *f, int64_t segment)
     f->operand[0] = f->out + mine.begin;
     for (int i = f->c->onto; i < f->c->operands; i++) {
         if (f->c->owner[i] != rank) {
-            float *place = f->staging + (int64_t)i * (SEGMENT + LINE);
+            float *place = f->staging + (int64_t)i * (f->d->segment + LINE);
             f->receive[f->nreceive++] =
                 (sheaf__move){ f->c->owner[i], place,
                                (size_t)(mine.end - mine.begin) * sizeof *place };
@@ -314,15 +315,15 @@ static int64_t exchanges_of(const division *d)
     return !d->stays || segments == 0 ? segments + 1 : segments;
 }
 
-static size_t staging_of(int operands)
+static size_t staging_of(int operands, int64_t segment)
 {
-    return (size_t)operands * (size_t)(SEGMENT + LINE);
+    return (size_t)operands * (size_t)(segment + LINE);
 }
 
 /* In memory of the processor; a mover's kernels read it, too. */
-static sheaf_status *reserve_staging(float **out, sheaf_comm *comm, int operands)
+static sheaf_status *reserve_staging(float **out, sheaf_comm *comm, int operands, int64_t segment)
 {
-    const size_t need = staging_of(operands);
+    const size_t need = staging_of(operands, segment);
     if (comm->mover != NULL) {
         sheaf_status *st = sheaf__comm_pin(comm, need * sizeof **out);
         *out = st == NULL ? (float *)((char *)comm->pinned + sheaf__comm_ring(comm)) : NULL;
@@ -347,7 +348,7 @@ static sheaf_status *combine_by_messages(sheaf_comm *comm, const combine *c, con
 {
     const int64_t segments = segments_of(d), exchanges = exchanges_of(d);
     float *staging;
-    sheaf_status *st = reserve_staging(&staging, comm, c->operands);
+    sheaf_status *st = reserve_staging(&staging, comm, c->operands, d->segment);
     for (int64_t i = 0; i < exchanges && st == NULL; i++) {
         flow f = { .comm = comm, .c = c, .d = d, .out = out, .own = own };
         f.staging = staging;
@@ -420,7 +421,8 @@ static sheaf_status *combine_all(sheaf_comm *comm, const combine *c, const divis
     if (st != NULL)
         return st;
     if (counts_only) { /* the first was counted */
-        const size_t pins = sheaf__comm_ring(comm) + staging_of(c->operands) * sizeof(float);
+        const size_t pins =
+            sheaf__comm_ring(comm) + staging_of(c->operands, d->segment) * sizeof(float);
         comm->would_pin = pins > comm->would_pin ? pins : comm->would_pin;
         sheaf__comm_count(comm, op)->exchanges += (uint64_t)(exchanges_of(d) - 1);
         return NULL;
@@ -462,7 +464,7 @@ sheaf_status *sheaf_comm_sum(sheaf_comm *comm, const sheaf_tree *tree, float *ou
     sheaf__heading heading = { .op = SHEAF__OP_SUM,
                                .size = (uint64_t)rows * (uint64_t)cols * sizeof(float),
                                .digest = digest_tree(tree, rows, cols, first) };
-    const division d = { rows * cols, comm->ranks, first, cols, first != NULL };
+    const division d = { rows * cols, comm->ranks, first, cols, first != NULL, SEGMENT };
     return sheaf__comm_left(comm, combine_all(comm, &c, &d, out, roots, nown, adder, &heading));
 }
 
@@ -484,6 +486,9 @@ sheaf_status *sheaf_comm_chain(sheaf_comm *comm, float *out, float *part, const 
                                int64_t n, const sheaf_comm_adder *adder)
 {
     const int rank = comm->rank, ranks = comm->ranks;
+    /* of all its exchanges, so that results stay in place; staging of 8 parts' whole segments */
+    const int64_t segment =
+        SEGMENT / LINE / (least_of(first[ranks], SHEAF_MAX_SLICES) / 8 + 1) * LINE;
     sheaf_status *st = NULL;
     for (int64_t begin = 0, end; begin < first[ranks] && st == NULL; begin = end) {
         combine c = { .onto = begin > 0 };
@@ -498,7 +503,9 @@ sheaf_status *sheaf_comm_chain(sheaf_comm *comm, float *out, float *part, const 
                                    .digest = sheaf__comm_digest(0, (uint64_t)begin) };
         for (int r = 0; r <= ranks; r++)
             heading.digest = sheaf__comm_digest(heading.digest, (uint64_t)first[r]);
-        const division d = { .n = n, .ranks = ranks, .stays = end < first[ranks] };
+        const division d = {
+            .n = n, .ranks = ranks, .stays = end < first[ranks], .segment = segment
+        };
         st = sheaf__comm_left(comm, combine_all(comm, &c, &d, out, own, nown, adder, &heading));
     }
     return st;
@@ -522,7 +529,7 @@ sheaf_status *sheaf_comm_max(sheaf_comm *comm, float *x, int64_t n)
     for (int r = 0; r < comm->ranks; r++)
         c.owner[r] = r;
     combine_chain(&c, comm->ranks, max_of);
-    const division d = { .n = n, .ranks = comm->ranks };
+    const division d = { .n = n, .ranks = comm->ranks, .segment = SEGMENT };
     sheaf_status *st = combine_all(comm, &c, &d, x, &x, 1, &how, &heading);
     if (st == NULL && comm->ranks == 1) {
         const unsigned mode = sheaf__compute_mode_enter();

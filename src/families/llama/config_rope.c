@@ -125,7 +125,8 @@ static void read_rope_object(sheaf_json_reader *all, const char *key, rope_spell
     rope->whole = sheaf__json_bool(&r, "truncate", true);
     for (int i = 0; i < 2; i++)
         read_list(&r, rope, i);
-    read_section(&r, rope);
+    if (form->section[0] > 0)
+        read_section(&r, rope);
     const char *name;
     json_t *value;
     json_object_foreach((json_t *)object, name, value)
