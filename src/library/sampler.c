@@ -3,6 +3,7 @@
 
 #include "base/base.h"
 #include "base/json_write.h"
+#include "checkpoint/store/manifest.h"
 #include "comm/activity.h"
 #include "infer/answer.h"
 #include "plan/inputs.h"
@@ -270,9 +271,9 @@ static void put_line(sheaf_json_writer *j, const sheaf__run_sampler *s,
 {
     const sheaf__prompt *prompt = prompt_of(s, b, i);
     sheaf__json_begin(j);
-    sheaf__json_put(j, "step:d group:d reward:f truncated:b prompt:s text:s", b->step,
-                    b->group + i / b->each, reward, one->ending == SHEAF_ENDS_LENGTH,
-                    about_of(s, b, i)->text, text);
+    sheaf__json_put(j, "step:d contract:i group:d reward:f truncated:b prompt:s text:s", b->step,
+                    SHEAF__CONTRACT, b->group + i / b->each, reward,
+                    one->ending == SHEAF_ENDS_LENGTH, about_of(s, b, i)->text, text);
     put_ids(j, "prompt_ids", prompt->ids, prompt->n);
     put_ids(j, "completion_ids", one->ids, one->n);
     sheaf__json_open(j, "logps", '[');

@@ -5,8 +5,10 @@
 
 #include "base/base.h"
 #include "base/json.h"
+#include "checkpoint/store/manifest.h"
 
-/* Notes where whole batches of the text end: their lines name one step, the next that is due. */
+/* Notes where whole batches of the text end: their lines name one step, the next that is due, and
+ * this version of the numeric contract: what another one wrote is made again. */
 static sheaf_status *scan(sheaf__rollout_log *log, const char *text, size_t size)
 {
     int64_t lines = 0;
@@ -16,9 +18,10 @@ static sheaf_status *scan(sheaf__rollout_log *log, const char *text, size_t size
         if (stop == NULL)
             break;
         sheaf_status_free(sheaf__json_parse_line(&line, at, (size_t)(stop - at)));
-        const json_int_t step = json_integer_value(json_object_get(line, "step"));
+        const json_int_t step = json_integer_value(json_object_get(line, "step")),
+                         contract = json_integer_value(json_object_get(line, "contract"));
         json_decref(line);
-        if (step != log->batches * log->every + 1)
+        if (step != log->batches * log->every + 1 || contract != SHEAF__CONTRACT)
             break;
         if (++lines < log->rows)
             continue;

@@ -6,6 +6,7 @@
 #include "base/base.h"
 #include "base/json.h"
 #include "base/json_write.h"
+#include "checkpoint/store/manifest.h"
 #include "comm/all.h"
 
 sheaf_status *sheaf__batch_open(sheaf__batch *b, sheaf__model *model,
@@ -154,8 +155,8 @@ static sheaf_status *write_old(sheaf__batch *b, const sheaf_data *data, const in
     for (int64_t i = 0; i < b->micros * b->n; i++) {
         const int64_t labels = sheaf_data_labels(data, &row[i], 1);
         sheaf__json_begin(&j);
-        sheaf__json_put(&j, "step:d completion:d reward:f", number * b->of->iterations + 1,
-                        row[i] + 1, b->reward[i]);
+        sheaf__json_put(&j, "step:d contract:i completion:d reward:f",
+                        number * b->of->iterations + 1, SHEAF__CONTRACT, row[i] + 1, b->reward[i]);
         sheaf__json_open(&j, "logps", '[');
         for (int64_t t = 0; t < labels; t++)
             sheaf__json_put_real(&j, NULL, (double)b->old[i * b->stride + t]);

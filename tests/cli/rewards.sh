@@ -220,6 +220,12 @@ damaged "a line with too many tokens" "3s/\"completion_ids\":\\[/&$(printf '7,%.
     'rollouts.jsonl: line 19.*expected: tokens of a prompt and a completion, at most, [0-9]+.*found: +3[0-9]+.*try: +take the line out'
 damaged "a line with two completions" '2s/"completion_ids":(\[[^]]*\]),"logps":\[[^]]*\]/"completion_ids":[\1,\1],"rewards":[1,2]/; 2s/"truncated":[a-z]*,//' \
     'rollouts.jsonl: line 17.*expected: a completion on each line of its batch, 8.*found: +9'
+made_again() { # the third batch, where another version of the numeric contract wrote it
+    sampled other --steps 2 && sed -n 17,24p "$work/whole/rollouts.jsonl" | sed 's/"contract":2/"contract":1/; s/"reward":[^,]*/"reward":9/' >>"$work/other/rollouts.jsonl" &&
+        grep -q '"contract":1,.*"reward":9,' "$work/other/rollouts.jsonl" && "$sheaf" train --resume --out "$work/other" --steps 4 >"$work/said" 2>&1 &&
+        cmp "$work/whole/rollouts.jsonl" "$work/other/rollouts.jsonl"
+}
+check "completions of another version are made again" made_again
 mv "$work/groups.jsonl" "$work/first.jsonl"
 cp "$work/one/rollouts.jsonl" "$work/groups.jsonl"
 check "given once more" run other --objective grpo
