@@ -338,6 +338,51 @@ static inline void put_odd_number(const problem *p, int operand, int64_t row, fl
         ((uint16_t *)where[operand])[at] = (uint16_t)(sheaf__bits(x) >> 16);
 }
 
+/* x of one channel of key j, in all heads, or of query j: the others are zero. */
+static inline void put_channel(const problem *p, void *x, int64_t j, int64_t c, float value)
+{
+    const sheaf__attention *s = &p->s;
+    const int64_t ld = x == p->q   ? s->ldq
+                       : x == p->v ? s->ldv
+                                   : s->ldk,
+                  heads = x == p->q ? s->kv_heads * s->group : s->kv_heads;
+    for (int64_t h = 0; h < heads; h++)
+        sheaf__store(x, j * ld + h * s->head_dim + c, value, s->dtype);
+}
+
+/* Scores rise by more than 8 within and between parts, exact in float32; of one sequence. */
+static inline float rising(int64_t j)
+{
+    return 9.0f * (float)(j / 300 + j / SHEAF__ATTENTION_PART) + (float)(j % 7) * 0.125f;
+}
+
+static inline void put_rising(const problem *p)
+{
+    memset(p->q, 0, bytes_of(p, p->nq));
+    memset(p->k, 0, bytes_of(p, p->nk));
+    for (int64_t i = 0; i < p->s.queries; i++)
+        put_channel(p, p->q, i, 0, 1 / p->s.scale);
+    for (int64_t j = 0; j < p->s.keys; j++)
+        put_channel(p, p->k, j, 0, rising(j));
+}
+
+/* Sums of 256 keys are denormal, those of more are not. Scores of odd rows rise. */
+static inline void put_denormal_chains(const problem *p)
+{
+    memset(p->q, 0, bytes_of(p, p->nq));
+    memset(p->k, 0, bytes_of(p, p->nk));
+    for (int64_t i = 0; i < p->s.queries; i++) {
+        put_channel(p, p->q, i, 0, 1 / p->s.scale);
+        put_channel(p, p->q, i, 1, (float)(i % 2) / p->s.scale);
+    }
+    for (int64_t j = 0; j < p->s.keys; j++) {
+        put_channel(p, p->k, j, 0, j == 0 ? 0 : -6.25f);
+        put_channel(p, p->k, j, 1, 10.0f * (float)(j / SHEAF__ATTENTION_KEYS));
+        for (int64_t c = 0; c < p->s.head_dim; c++)
+            put_channel(p, p->v, j, c, j == 0 ? 0 : j < 256 ? 0x1p-126f : 0x1p-121f);
+    }
+}
+
 /* ---- production size ---- */
 
 /* One query head's row of o and dq, and one key's dk and dv, from the reference. */

@@ -15,7 +15,8 @@
  * chunk's, and in mma8 and mma16 o is the chain. Parts meet in order: M, the least float at first,
  * becomes the larger m; sum = fma(joined lanes, exp(m - M), sum * exp(old M - M)), and o the same;
  * exp(x - x) is 1. In the end o = round(o * (1 / sum) + 0.0f). So max = M, up to 8 below the
- * largest s.
+ * largest s, and e reaches exp(8): as o is divided only in the end, values above about
+ * FLT_MAX / (2981 keys) overflow.
  * Backward. D = dot(do, o) in 16 lanes; p32 = exp(s - max) / sum, unrounded, p = round(p32); dp =
  * do . v; ds = round(scale * p32 * (dp - D)), from left to right, with a cap times (1 - t * t)
  * before it is rounded, t = s / cap; dq = sum over keys of ds * k in blocks of 256 keys counted
@@ -41,7 +42,7 @@
  * keys, order, window, lanes and blocks count from its first row. So a sequence has the bits it
  * would have alone, wherever it lies.
  * A query that sees nothing, or nothing but s = -inf, gives o = 0, stats (-inf, 0); the former no
- * gradient.
+ * gradient. Where the largest s is the least float, m stays: its e is 1, its max in stats -inf.
  * A NaN result is the one NaN of math/round.h.
  *
  * Since lanes, blocks and pairs are counted from key 0, causal decoding gives the bits
@@ -81,8 +82,8 @@ typedef struct sheaf__attention {
  *   stats  [batch, kv_heads*group, queries, 2] f32: row max and sum. May be
  *          NULL when no backward follows. With segments [heads, rows of it, 2] of each, one after
  *          the other.
- * Scratch: device->scratch only; any number of keys whose K, Q or V block fits (the
- * query block shrinks as keys grow, down to 16 rows; tested up to 100 000 keys).
+ * Scratch: device->scratch only, and no more for more keys, but that V is packed once for several
+ * blocks of rows where it fits in a quarter of the rest (tested up to 100 000 keys).
  * Needs queries <= keys unless full. Adds to device->flops 2 multiply-adds per visible
  * (query, key, channel), the causal and the window limit counted exactly (full: queries *
  * keys), key_mask ignored; on dry does nothing else. */

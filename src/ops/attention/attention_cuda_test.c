@@ -247,6 +247,26 @@ TEST(test_cuda__few_queries_of_what_is_not_finite)
     }
 }
 
+/* ---- parts, and what a factor does ---- */
+
+TEST(test_cuda__parts)
+{
+    static const int64_t keys[] = { 1023, 1024, 1025, 2049 };
+    for (size_t i = 0; i < ARRAY_LEN(keys) * 2; i++) /* few queries, and more */
+        check_orders("scores that rise",
+                     attention_of(SHEAF_F32, 1, i % 2 ? 1 : 17, keys[i / 2], 1, 1, 8, 0.25f), 0,
+                     false, put_rising);
+}
+
+TEST(test_cuda__denormal_chains)
+{
+    static const int64_t queries[] = { 1, 3, 20 };
+    for (size_t i = 0; i < ARRAY_LEN(queries); i++)
+        check_orders("denormal chains",
+                     attention_of(SHEAF_F32, 1, queries[i], 300, 1, 1, 16, 0.25f), 0, false,
+                     put_denormal_chains);
+}
+
 /* ---- chains that end on the way ---- */
 
 TEST(test_cuda__chains)

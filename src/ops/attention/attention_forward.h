@@ -53,7 +53,7 @@ static int64_t last_seen(const job *w, int64_t row)
 static int64_t plan_rows(job *w, rows *r)
 {
     const int64_t count = w->part.end - w->part.begin;
-    const int64_t from = first_seen(w, w->part.begin) / PART * PART;
+    const int64_t from = first_seen(w, w->part.begin) / KEYS * KEYS;
     const int64_t to = last_seen(w, w->part.end - 1) + 1;
     r->unit = w->kind == UNIT;
     const int64_t size = least(r->unit ? UNIT_ROWS : ROWS, up_to(count, PANEL));
@@ -273,12 +273,14 @@ static float *weight_at(const job *w, const rows *r, int64_t p, int64_t from_run
 }
 
 /* out += e v of panels [p, p + n) and keys [j0, j1) of the run from run0 on, the first of a part
- * out = e v; no more than a block of them, but by the unit. */
+ * out = e v, but by mma, whose chain may be denormal; no more than a block of them, but by the
+ * unit.
+ */
 static void weigh_values(const job *w, const rows *r, int64_t p, int64_t n, int64_t run0,
                          int64_t j0, int64_t j1)
 {
     const int64_t v_from = r->v_whole ? r->v_from : run0;
-    const bool on = j0 > r->part;
+    const bool on = w->mma || j0 > r->part;
     float *e = weight_at(w, r, p, j0 - run0);
     if (!r->unit) {
         const tile t = { .c = out_of(w, r->out, p),
@@ -415,7 +417,7 @@ static bool pack_values(const job *w, const rows *r, int64_t j0, int64_t j1)
 static void begin_part(const job *w, rows *r, int64_t j0)
 {
     r->part = j0;
-    if (j0 >= r->to)
+    if (w->mma || j0 >= r->to)
         memset(r->out, 0, (size_t)(r->panels * PANEL * w->wide) * sizeof(float));
     for (int64_t i = 0; i < r->panels * PANEL; i += PANEL)
         store(r->max + i, v_set(SHEAF__ATTENTION_LEAST));

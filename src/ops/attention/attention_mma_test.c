@@ -245,6 +245,19 @@ TEST(test_attention__what_a_second_chain_keeps)
     }
 }
 
+/* Only where m moves do sums meet a factor, and lose a denormal. */
+TEST(test_attention__denormal_chains)
+{
+    static const int64_t queries[] = { 1, 3, 20 };
+    for (size_t i = 0; i < ARRAY_LEN(queries) * ARRAY_LEN(orders); i++) {
+        problem p = problem_of(shape_of(SHEAF_BF16, queries[i / 2], 300, 1, 16, false), 0, false);
+        p.sums = orders[i % 2];
+        put_denormal_chains(&p);
+        check_order(&p, "denormal chains");
+        problem_drop(&p);
+    }
+}
+
 /* The last query alone, with a cache of all keys, has the bytes of the whole; and what a mask hides
  * is no summand, not even a NaN. */
 TEST(test_attention__decoding_gives_the_last_row)

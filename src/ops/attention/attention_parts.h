@@ -7,16 +7,13 @@
 #pragma once
 
 #include "ops/attention/attention.h"
+#include "ops/attention/attention_steps.h"
 #include "ops/math/round.h"
 #include "ops/matmul/mma.h"
 
 #define SHEAF__ATTENTION_BLOCK 256 /* of the contract: keys or queries of one chain */
 #define SHEAF__ATTENTION_CHUNK 32  /* of its order `tiles` */
-#define SHEAF__ATTENTION_KEYS 64   /* forward: after so many m may move, */
-#define SHEAF__ATTENTION_PART 1024 /* and after so many it begins anew */
-#define SHEAF__ATTENTION_MARGIN 8.0f
-#define SHEAF__ATTENTION_LEAST (-0x1.fffffep127f) /* m before any key */
-#define SHEAF__ATTENTION_STRIP 32 /* keys whose scores go through the backward pass together */
+#define SHEAF__ATTENTION_STRIP 32  /* keys whose scores go through the backward pass together */
 #define SHEAF__ATTENTION_LD                                                                        \
     272 /* queries of a strip's row: 256 would put rows into one cache set */
 

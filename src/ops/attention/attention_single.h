@@ -89,8 +89,8 @@ static void score_heads(const job *w, const single *one)
                          .call = w->call };
         product_of_rows(w, &t, one->heads, up_to(end - j, PANEL) / PANEL);
     }
-    if (w->s->cap > 0)
-        cap_scores(one->score, w->s->cap, one->heads * PART);
+    for (int64_t h = 0; w->s->cap > 0 && h < one->heads; h++)
+        cap_scores(one->score + h * PART, w->s->cap, up_to(one->end - one->first, PANEL));
 }
 
 /* ---- softmax ---- */

@@ -29,6 +29,22 @@ TEST(test_single__fast_equals_reference_at_odd_shapes)
     }
 }
 
+TEST(test_single__scores_that_rise_from_part_to_part)
+{
+    static const int64_t keys[] = { 1023, 1024, 1025, 2049 };
+    for (size_t i = 0; i < 3 * ARRAY_LEN(keys); i++) {
+        problem p = problem_of(shape_of(i % 3 == 0   ? SHEAF_F32
+                                        : i % 3 == 1 ? SHEAF_BF16
+                                                     : SHEAF_F16,
+                                        keys[i / 3], 2, 16),
+                               0, false);
+        p.s.scale = 0.25f;
+        put_rising(&p);
+        check_twins(&p, "scores that rise");
+        problem_drop(&p);
+    }
+}
+
 /* All keys weigh the same and values cancel, but for what the sums on the way lose: what is left
  * shows their order, which the rounding of o would else hide. */
 TEST(test_single__order_of_the_sums)

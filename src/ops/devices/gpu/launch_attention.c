@@ -149,8 +149,8 @@ static bool few_shape(sheaf__attention_few *f, const sheaf__attention *s)
     f->rows = (int32_t)(s->queries * s->group);
     f->begin = (int32_t)begin;
     f->keys = (int32_t)(parts(s->keys - begin, FEW_KEYS) * FEW_KEYS);
-    f->first = (int32_t)(begin / ATTENTION_PART);
-    f->parts = (int32_t)((s->keys - 1) / ATTENTION_PART) - f->first + 1;
+    f->first = (int32_t)(begin / SHEAF__ATTENTION_PART);
+    f->parts = (int32_t)((s->keys - 1) / SHEAF__ATTENTION_PART) - f->first + 1;
     return true;
 }
 
@@ -219,7 +219,7 @@ bool sheaf__gpu_op_attention(sheaf__gpu *gpu, const sheaf__call *call)
         return true;
     if (!divide(gpu, &p, s, s->queries, mma ? ROWS : SIDE, heads_of(s)))
         return false;
-    const bool ends = s->keys > ATTENTION_PART, kept = wide == 64 || wide == 128;
+    const bool ends = s->keys > SHEAF__ATTENTION_PART, kept = wide == 64 || wide == 128;
     if (ends)
         p.total = sheaf__gpu_scratch(gpu);
     if (!mma) { /* half as many rows; and M and the sum of each, for each 16th of it */
@@ -230,7 +230,7 @@ bool sheaf__gpu_op_attention(sheaf__gpu *gpu, const sheaf__call *call)
         return true;
     }
     launch_mma(gpu, "forward", s, blocks_of(&p, ends, 1, wide, SHEAF__GPU_SCRATCH),
-               rows_bytes(ROWS + (kept ? 1 : 2) * ATTENTION_KEYS, wide), &p);
+               rows_bytes(ROWS + (kept ? 1 : 2) * SHEAF__ATTENTION_KEYS, wide), &p);
     return true;
 }
 

@@ -5,6 +5,7 @@
  * Blocks of all sequences are numbered one after the other. */
 #pragma once
 
+#include "ops/attention/attention_steps.h"
 #include "ops/devices/gpu/kernel.h"
 #include "ops/math/elementary.h"
 
@@ -12,13 +13,6 @@
  * all other orders. */
 #define ATTENTION_CHAIN 4096
 #define ATTENTION_BLOCK 256
-
-/* Forward (ops/attention/attention.h): keys of a part and of a block, how far m stays behind, and
- * where it begins. */
-#define ATTENTION_PART 1024
-#define ATTENTION_KEYS 64
-#define ATTENTION_MARGIN 8.0f
-#define ATTENTION_LEAST (-0x1.fffffep127f)
 
 /* The backward pass's inputs for a query of a head. */
 typedef struct sheaf__attention_row {
@@ -213,7 +207,7 @@ DEVICE float attention_factor(float before, float now)
 /* m after a block: its largest score, or as it was. */
 DEVICE float attention_moved(float max, float largest)
 {
-    return largest > max + ATTENTION_MARGIN ? largest + 0.0f : max;
+    return largest > max + SHEAF__ATTENTION_MARGIN ? largest + 0.0f : max;
 }
 
 /* m moves, or stays; what there is so far meets the factor. */
@@ -241,6 +235,6 @@ DEVICE float attention_inverse(const attention_all *all)
 
 DEVICE void attention_store_stats(float *to, const attention_all *all)
 {
-    to[0] = all->max == ATTENTION_LEAST ? sheaf__float(0xff800000u) : all->max;
+    to[0] = all->max == SHEAF__ATTENTION_LEAST ? sheaf__float(0xff800000u) : all->max;
     to[1] = sheaf__one_nan(all->sum);
 }

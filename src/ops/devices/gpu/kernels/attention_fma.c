@@ -274,7 +274,7 @@ DEVICE void begin_part(forward *f)
     begin(&f->o);
     UNROLL
     for (int r = 0; r < 2; r++) {
-        f->max[r] = ATTENTION_LEAST;
+        f->max[r] = SHEAF__ATTENTION_LEAST;
         f->lane[r] = 0;
     }
 }
@@ -293,7 +293,7 @@ DEVICE void end_part(attention_all *all, forward *f, const room *r, const sheaf_
         UNROLL
         for (int apart = 8; apart > 0; apart /= 2)
             sum = sum + shuffle_xor(sum, apart);
-        all[i].max = first ? ATTENTION_LEAST : kept[0];
+        all[i].max = first ? SHEAF__ATTENTION_LEAST : kept[0];
         all[i].sum = first ? 0 : kept[THREADS];
         attention_join(&all[i], f->max[i], sum, &by[i], &before[i]);
         if (!last) {
@@ -318,7 +318,7 @@ DEVICE void end_part(attention_all *all, forward *f, const room *r, const sheaf_
 /* Is the part of this key the first? */
 DEVICE bool is_first(const tile *t, int32_t key)
 {
-    return key / ATTENTION_PART * ATTENTION_PART <= attention_first(&t->v, t->query);
+    return key / SHEAF__ATTENTION_PART * SHEAF__ATTENTION_PART <= attention_first(&t->v, t->query);
 }
 
 /* A block of keys; `end` is behind the last one that is seen. */
@@ -334,7 +334,7 @@ DEVICE void attend_block(forward *f, const room *r, tile *t, int32_t end, sheaf_
         UNROLL
         for (int i = 0; i < 4; i++)
             if (t->key >= end || !sees(t, i))
-                s[h][i / 2][i % 2] = ATTENTION_LEAST;
+                s[h][i / 2][i % 2] = SHEAF__ATTENTION_LEAST;
     }
     take_block(f, s);
     UNROLL
@@ -380,9 +380,9 @@ DEVICE void forward_block(const sheaf__attention_part *a, int64_t task, sheaf_dt
     begin_part(&f);
     sync_threads();
     load_queries(r.x, &r, &t, a->q, attention_q(a, &t.v, t.head), a->ldq, dtype);
-    t.key = attention_begin(&t.v, t.query, ATTENTION_KEYS);
-    for (; t.key < end; t.key += ATTENTION_KEYS) {
-        if (t.key % ATTENTION_PART == 0 && t.key > attention_first(&t.v, t.query))
+    t.key = attention_begin(&t.v, t.query, SHEAF__ATTENTION_KEYS);
+    for (; t.key < end; t.key += SHEAF__ATTENTION_KEYS) {
+        if (t.key % SHEAF__ATTENTION_PART == 0 && t.key > attention_first(&t.v, t.query))
             end_part(all, &f, &r, a, is_first(&t, t.key - 1), false);
         attend_block(&f, &r, &t, end, dtype);
     }

@@ -112,7 +112,7 @@ DEVICE void take_largest(sheaf__attention_few_row *m, const float *s, const bool
 {
     UNROLL
     for (int b = 0; b < 2; b++) {
-        float max = ATTENTION_LEAST;
+        float max = SHEAF__ATTENTION_LEAST;
         UNROLL
         for (int i = b * 2; i < b * 2 + 2; i++)
             max = seen[i] && s[i] > max ? s[i] : max;
@@ -131,13 +131,13 @@ DEVICE void take_largest(sheaf__attention_few_row *m, const float *s, const bool
 DEVICE float part_sum(const sheaf__attention_few_row *m, float *factor, float *max)
 {
     float lane = 0;
-    *max = ATTENTION_LEAST;
+    *max = SHEAF__ATTENTION_LEAST;
     for (int b = 0; b < FEW_BLOCKS; b++) {
         const float by = attention_move(max, m->max[b]),
-                    *e = m->e + b * ATTENTION_KEYS + threadIdx.x % 16;
+                    *e = m->e + b * SHEAF__ATTENTION_KEYS + threadIdx.x % 16;
         lane = lane * by;
         UNROLL
-        for (int i = 0; i < ATTENTION_KEYS; i += 16)
+        for (int i = 0; i < SHEAF__ATTENTION_KEYS; i += 16)
             lane = lane + e[i];
         if (threadIdx.x == 0)
             factor[b] = by;
@@ -166,11 +166,11 @@ DEVICE void row_block(const sheaf__attention_few *f, sheaf_dtype dtype)
     const int32_t part = (int32_t)(blockIdx.x % parts);
     const few x = few_of(f, at / rows);
     const int32_t row = (int32_t)(at % rows), query = row / x.a->group,
-                  first =
-                      (int32_t)threadIdx.x / 32 * 2 * ATTENTION_KEYS + (int32_t)threadIdx.x % 32,
-                  key = (f->first + part) * ATTENTION_PART + first - f->begin;
+                  first = (int32_t)threadIdx.x / 32 * 2 * SHEAF__ATTENTION_KEYS +
+                          (int32_t)threadIdx.x % 32,
+                  key = (f->first + part) * SHEAF__ATTENTION_PART + first - f->begin;
     const float *score = f->score + (int64_t)at * f->keys;
-    float s[4], max = ATTENTION_LEAST;
+    float s[4], max = SHEAF__ATTENTION_LEAST;
     bool there[4], seen[4];
     UNROLL
     for (int i = 0; i < 4; i++) {
@@ -243,12 +243,14 @@ DEVICE void load_values(const values *y, int32_t tile)
     }
 }
 
-/* Before step k of a tile: where a block of keys begins, sums meet its factors. */
+/* Before step k of a tile: where a block of keys begins, sums meet its factors, but 1: a chain may
+ * be denormal. */
 DEVICE void move_sums(const values *y, float (*sum)[4], int32_t key, int k)
 {
     const int32_t row = (int32_t)threadIdx.x / 32 * 16 + (int32_t)threadIdx.x % 32 / 4,
-                  block = (key / ATTENTION_KEYS + k * 16 / ATTENTION_KEYS) % FEW_BLOCKS;
-    if (k % (ATTENTION_KEYS / 16) != 0)
+                  block =
+                      (key / SHEAF__ATTENTION_KEYS + k * 16 / SHEAF__ATTENTION_KEYS) % FEW_BLOCKS;
+    if (k % (SHEAF__ATTENTION_KEYS / 16) != 0)
         return;
     UNROLL
     for (int r = 0; r < 2; r++) {
@@ -257,7 +259,8 @@ DEVICE void move_sums(const values *y, float (*sum)[4], int32_t key, int k)
                              : 1.0f;
         UNROLL
         for (int i = 0; i < 4; i++)
-            sum[i / 2][r * 2 + i % 2] = sum[i / 2][r * 2 + i % 2] * by;
+            sum[i / 2][r * 2 + i % 2] =
+                by == 1.0f ? sum[i / 2][r * 2 + i % 2] : sum[i / 2][r * 2 + i % 2] * by;
     }
 }
 
@@ -338,8 +341,8 @@ DEVICE values values_of(const sheaf__attention_few *f)
     y.channel = (int32_t)(blockIdx.x % slices) * FEW_CHANNELS;
     y.part = (int32_t)(at % parts);
     y.x = few_of(f, at / parts);
-    const int64_t first = (int64_t)(f->first + y.part) * ATTENTION_PART,
-                  last = first + ATTENTION_PART, end = (int64_t)f->begin + f->keys;
+    const int64_t first = (int64_t)(f->first + y.part) * SHEAF__ATTENTION_PART,
+                  last = first + SHEAF__ATTENTION_PART, end = (int64_t)f->begin + f->keys;
     y.begin = first > f->begin ? (int32_t)first : f->begin;
     y.tiles = (int32_t)((last < end ? last : end) - y.begin) / FEW_KEYS;
     return y;
@@ -383,7 +386,7 @@ DEVICE void join_parts(const sheaf__attention_few *f, sheaf_dtype dtype)
     const int32_t row = (int32_t)(i % part / dim);
     const float *from = f->sum + i / part * f->parts * part + i % part;
     const attention_all *of = f->part_of + (x.row + row) * f->parts;
-    attention_all all = { ATTENTION_LEAST, 0 };
+    attention_all all = { SHEAF__ATTENTION_LEAST, 0 };
     float o = 0, by, before;
     for (int32_t c = 0; c < f->parts; c++) {
         attention_join(&all, of[c].max, of[c].sum, &by, &before);

@@ -28,13 +28,13 @@ typedef struct sheaf__attention_few {
 } sheaf__attention_few;
 
 enum {
-    FEW_BLOCKS = ATTENTION_PART / ATTENTION_KEYS,
+    FEW_BLOCKS = SHEAF__ATTENTION_PART / SHEAF__ATTENTION_KEYS,
     FEW_ROW_THREADS = FEW_BLOCKS * 16 /* two blocks of keys for each warp */
 };
 
 /* Shared memory of a row's part. */
 typedef struct sheaf__attention_few_row {
-    float e[ATTENTION_PART], max[FEW_BLOCKS];
+    float e[SHEAF__ATTENTION_PART], max[FEW_BLOCKS];
 } sheaf__attention_few_row;
 
 /* Copies of tiles under way, one less than these: many where they are small. */

@@ -32,7 +32,7 @@ DEVICE void load(const forward *f, uint16_t *to, const void *from, int64_t ld, i
 {
     if (key < f->end)
         attention_load(to, f->a, (const uint16_t *)from + attention_key(f->a, &f->v, f->kv, ld), ld,
-                       key, f->v.keys, ATTENTION_KEYS, wide);
+                       key, f->v.keys, SHEAF__ATTENTION_KEYS, wide);
     copies_commit();
 }
 
@@ -40,9 +40,9 @@ DEVICE void load(const forward *f, uint16_t *to, const void *from, int64_t ld, i
 
 DEVICE void largest_of(float *max, float (*s)[4], uint32_t seen)
 {
-    max[0] = max[1] = ATTENTION_LEAST;
+    max[0] = max[1] = SHEAF__ATTENTION_LEAST;
     UNROLL
-    for (int i = 0; i < ATTENTION_KEYS / 2; i++) {
+    for (int i = 0; i < SHEAF__ATTENTION_KEYS / 2; i++) {
         float *m = &max[i / 2 % 2];
         if (seen >> i & 1 && s[i / 4][i % 4] > *m)
             *m = s[i / 4][i % 4];
@@ -56,13 +56,14 @@ DEVICE void largest_of(float *max, float (*s)[4], uint32_t seen)
     }
 }
 
-/* Where m of some query moves, all that its part has so far meets a factor. */
+/* Where m of a query moves, all that its part has so far meets a factor; nothing else does, as a
+ * chain may be denormal. */
 DEVICE void move(softmax *x, float (*out)[4], float (*s)[4], uint32_t seen, int wide)
 {
     float max[2], by[2];
     largest_of(max, s, seen);
-    const bool moves =
-        max[0] > x->max[0] + ATTENTION_MARGIN || max[1] > x->max[1] + ATTENTION_MARGIN;
+    const bool moves = max[0] > x->max[0] + SHEAF__ATTENTION_MARGIN ||
+                       max[1] > x->max[1] + SHEAF__ATTENTION_MARGIN;
     if (!any_lane(moves))
         return;
     UNROLL
@@ -73,8 +74,10 @@ DEVICE void move(softmax *x, float (*out)[4], float (*s)[4], uint32_t seen, int 
             x->lane[r][i] = x->lane[r][i] * by[r];
     }
     UNROLL
-    for (int i = 0; i < wide / 2; i++)
-        out[i / 4][i % 4] = out[i / 4][i % 4] * by[i / 2 % 2];
+    for (int i = 0; i < wide / 2; i++) {
+        float *o = &out[i / 4][i % 4];
+        *o = by[i / 2 % 2] == 1.0f ? *o : *o * by[i / 2 % 2];
+    }
 }
 
 /* Scores of the first `cols` keys to exponentials. */
@@ -94,15 +97,15 @@ DEVICE void take_some(softmax *x, float (*s)[4], uint32_t seen, int cols)
 DEVICE void take_exponentials(softmax *x, float (*s)[4], uint32_t seen, int wide)
 {
     if (wide <= 128) {
-        take_some(x, s, seen, ATTENTION_KEYS);
+        take_some(x, s, seen, SHEAF__ATTENTION_KEYS);
         return;
     }
     ROLLED
     for (int i = 0; i < 4; i++) {
-        take_some(x, s, seen, ATTENTION_KEYS / 4);
-        seen >>= ATTENTION_KEYS / 8;
-        attention_turn(s, ATTENTION_KEYS);
-        attention_turn(s, ATTENTION_KEYS);
+        take_some(x, s, seen, SHEAF__ATTENTION_KEYS / 4);
+        seen >>= SHEAF__ATTENTION_KEYS / 8;
+        attention_turn(s, SHEAF__ATTENTION_KEYS);
+        attention_turn(s, SHEAF__ATTENTION_KEYS);
     }
 }
 
@@ -110,7 +113,7 @@ DEVICE void take_exponentials(softmax *x, float (*s)[4], uint32_t seen, int wide
 
 DEVICE void begin_part(softmax *x, float (*out)[4], int wide)
 {
-    x->max[0] = x->max[1] = ATTENTION_LEAST;
+    x->max[0] = x->max[1] = SHEAF__ATTENTION_LEAST;
     attention_clear(x->lane, 16); /* both rows */
     attention_clear(out, wide);
 }
@@ -144,13 +147,13 @@ DEVICE void end_part(softmax *x, float (*out)[4], float *total, bool first, bool
 
 DEVICE void start(forward *f, const sheaf__attention_part *a, int64_t task, int wide)
 {
-    const int heads = a->kv_heads * a->group, tile = ATTENTION_KEYS * attention_line(wide);
+    const int heads = a->kv_heads * a->group, tile = SHEAF__ATTENTION_KEYS * attention_line(wide);
     f->a = a;
     f->head = (int)(task % heads);
     f->kv = f->head / a->group;
     /* the last queries first: they see most */
     f->v = attention_view(a, (a->tasks - 1 - task) / heads, ATTENTION_ROWS);
-    f->begin = attention_begin(&f->v, f->v.first, ATTENTION_KEYS);
+    f->begin = attention_begin(&f->v, f->v.first, SHEAF__ATTENTION_KEYS);
     f->end = attention_end(&f->v, f->v.first, ATTENTION_ROWS);
     f->k = (uint16_t *)shared_memory;
     f->v_tile = f->k + tile;
@@ -162,20 +165,20 @@ DEVICE void scores_of(float (*s)[4], const forward *f, uint32_t (*q)[4], int wid
                       sheaf_dtype dtype)
 {
     const int warp = (int)threadIdx.x / 32;
-    attention_clear(s, ATTENTION_KEYS);
+    attention_clear(s, SHEAF__ATTENTION_KEYS);
     if (is_kept(wide)) {
         UNROLL
         for (int k = 0; k < wide / 16; k++)
-            attention_step(s, q[k], f->k, k, ATTENTION_KEYS, wide, dtype);
+            attention_step(s, q[k], f->k, k, SHEAF__ATTENTION_KEYS, wide, dtype);
     } else {
         ROLLED /* registers are few */
             for (int k = 0; k < wide / 16; k++)
         {
             attention_a(q[0], f->q + warp * 16 * attention_line(wide), k, wide);
-            attention_step(s, q[0], f->k, k, ATTENTION_KEYS, wide, dtype);
+            attention_step(s, q[0], f->k, k, SHEAF__ATTENTION_KEYS, wide, dtype);
         }
     }
-    attention_scores(f->a, s, ATTENTION_KEYS);
+    attention_scores(f->a, s, SHEAF__ATTENTION_KEYS);
 }
 
 /* And the first keys and values. */
@@ -219,29 +222,29 @@ DEVICE void forward_block(const sheaf__attention_part *a, int64_t task, int wide
     const int32_t query = f.v.first + (int)threadIdx.x / 32 * 16;
     UNROLL
     for (int r = 0; r < 2; r++) {
-        x.all[r].max = ATTENTION_LEAST;
+        x.all[r].max = SHEAF__ATTENTION_LEAST;
         x.all[r].sum = 0;
     }
     begin_part(&x, out, wide);
     load_queries(&f, q, wide);
     ROLLED
-    for (int32_t key = f.begin; key < f.end; key += ATTENTION_KEYS) {
-        const int32_t next = key + ATTENTION_KEYS;
+    for (int32_t key = f.begin; key < f.end; key += SHEAF__ATTENTION_KEYS) {
+        const int32_t next = key + SHEAF__ATTENTION_KEYS;
         const sheaf__attention_place at = { &f.v, query, key, false,
                                             attention_cuts(&f.v, f.v.first, ATTENTION_ROWS, key,
-                                                           ATTENTION_KEYS) };
+                                                           SHEAF__ATTENTION_KEYS) };
         copies_wait(1);
         sync_threads();
         scores_of(s, &f, q, wide, dtype);
         sync_threads();
         load(&f, f.k, a->k, a->ldk, next, wide);
-        const uint32_t seen = attention_seen(&at, ATTENTION_KEYS);
+        const uint32_t seen = attention_seen(&at, SHEAF__ATTENTION_KEYS);
         move(&x, out, s, seen, wide);
         take_exponentials(&x, s, seen, wide);
         copies_wait(1);
         sync_threads();
-        attention_add(out, s, f.v_tile, &at, ATTENTION_KEYS, wide, dtype);
-        if (next % ATTENTION_PART == 0 || next >= f.end) {
+        attention_add(out, s, f.v_tile, &at, SHEAF__ATTENTION_KEYS, wide, dtype);
+        if (next % SHEAF__ATTENTION_PART == 0 || next >= f.end) {
             end_part(&x, out, total, first, next >= f.end, wide);
             first = false;
         }
