@@ -86,7 +86,7 @@ rule 'a spill' '    0 bytes stack frame, 4 bytes spill stores, 4 bytes spill loa
 rule 'a stack' '    16 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads' wasteful
 [ $bad -ne 0 ] || echo "ok - the rules notice what breaks them"
 
-if grep -rn __CUDA_ARCH__ src/ops/devices; then # whose PTX is the same, too: src/ops/devices/gpu/cuda/compile.sh
+if grep -rn __CUDA_ARCH src; then # whose PTX is the same, too: src/ops/devices/gpu/cuda/compile.sh
     echo "not ok - the kernels are the same for every kind of GPU"
     bad=1
 fi
