@@ -185,7 +185,8 @@ static void sum_rows(const sheaf__context *c, sheaf__norm_weight sums, sheaf_ran
         return;
     }
     sums.x = sheaf__at(sums.x, at, sums.dtype);
-    sums.mean += sums.mean == NULL ? 0 : rows.begin;
+    if (sums.mean != NULL)
+        sums.mean += rows.begin;
     sums.rstd += rows.begin;
     sheaf__op_norm_weight(c->device, sums);
 }
