@@ -443,7 +443,8 @@ static sheaf_status *large_body(sheaf_comm *comm)
 }
 
 /* Those that could not be closed: an MPI may still write into them, so that they are not freed. */
-static sheaf_comm *unclosed[POST_RANKS];
+static sheaf_comm *unclosed[3 * POST_RANKS];
+static int nunclosed;
 
 static bool post_reads_gpus(void)
 {
@@ -482,8 +483,10 @@ static void *large_rank(void *ranks)
     pthread_mutex_unlock(&post.lock);
     far_release(&memory);
     sheaf_status *closed = sheaf__messages_close(&comm, 1);
+    pthread_mutex_lock(&post.lock);
     if (closed != NULL)
-        unclosed[here] = comm;
+        unclosed[nunclosed++] = comm;
+    pthread_mutex_unlock(&post.lock);
     return sheaf__first_of(st, closed);
 }
 

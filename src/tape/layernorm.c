@@ -107,8 +107,9 @@ static sheaf_status *weight_gradient(sheaf__context *c, const norm_params *p, in
         c,
         &(sheaf__norm_weight){ w == NULL ? NULL : w->grad[slice], b == NULL ? NULL : b->grad[slice],
                                sheaf__at(p->y->grad, first, c->dtype),
-                               sheaf__at(p->x->data, first, c->dtype), p->mean->data, p->rstd->data,
-                               p->x->cols, 0, norm->extent[slice], c->dtype },
+                               w == NULL ? NULL : sheaf__at(p->x->data, first, c->dtype),
+                               p->mean->data, p->rstd->data, p->x->cols, 0, norm->extent[slice],
+                               c->dtype },
         p->x);
 }
 
