@@ -173,6 +173,7 @@ typedef struct shape {
     bool spans; /* labels at the end of each sequence alone, in the second not one */
     sheaf_sums sums;
     bool norms; /* are trained, too */
+    bool dora;
 } shape;
 
 static sheaf_config config_of(int64_t hidden, int64_t ffn, int64_t heads, int64_t kv, int64_t dim,
@@ -208,7 +209,8 @@ static void compare(const shape *shape, sheaf_dtype dtype, const setting *settin
     const sheaf_lora_options lora_options = { .rank = shape->rank,
                                               .alpha = 2.0 * (double)shape->rank,
                                               .all_linear = true,
-                                              .dropout = shape->dropout };
+                                              .dropout = shape->dropout,
+                                              .dora = shape->dora };
     CHECK_OK(sheaf_lora_resolve(&lora, schema, &lora_options));
     const int64_t tokens = shape->batch * shape->seq;
     run *first = calloc(1, sizeof *first), *other = calloc(1, sizeof *other);
@@ -354,6 +356,8 @@ static void test_norms(void **state)
     s.config.family = SHEAF_OLMO2;
     s.config.qkv_bias = false;
     compare(&s, SHEAF_BF16, some, ARRAY_LEN(some), 0x195e5ed466a84481ull);
+    s.dora = true; /* and those of magnitudes, whose products stay in float32 */
+    compare(&s, SHEAF_BF16, some, ARRAY_LEN(some), 0x8359eb8cd8bb876eull);
 }
 
 static void test_production(void **state)

@@ -36,7 +36,7 @@ static sheaf_status *read_box(sheaf_source *self, const char *name, int64_t row0
     const sheaf_source_entry *e = find(self, name);
     const uint64_t key = sheaf__name_key(name);
     const int64_t width = e->ndim == 1 ? 1 : e->shape[1];
-    const float base = strstr(name, "norm") != NULL ? 1.0f : 0.0f;
+    const float base = strstr(name, "norm") != NULL || strstr(name, "magnitude") != NULL ? 1 : 0;
     float *x = dst;
     for (int64_t r = row0; r < row0 + rows; r++)
         for (int64_t c = col0; c < col0 + cols; c++) {
@@ -58,20 +58,21 @@ static void close_source(sheaf_source *self)
 sheaf_source *synthetic_source(const sheaf_schema *schema, const sheaf_lora *lora)
 {
     synthetic *s = calloc(1, sizeof *s);
-    const int64_t factors = lora == NULL ? 0 : 2 * lora->nmodules;
+    const int64_t modules = lora == NULL ? 0 : lora->nmodules;
     s->source = (sheaf_source){ find, count, entry, read_box, close_source };
-    s->entry = calloc((size_t)(schema->count + factors), sizeof *s->entry);
+    s->entry = calloc((size_t)(schema->count + 3 * modules), sizeof *s->entry);
     for (int64_t i = 0; i < schema->count; i++) {
         const sheaf_tensor *t = &schema->tensor[i];
         s->entry[s->count++] =
             (sheaf_source_entry){ t->name, SHEAF_F32, t->ndim, { t->shape[0], t->shape[1] } };
     }
-    for (int64_t i = 0; i < factors; i++) {
-        const sheaf_lora_module *m = &lora->module[i / 2];
-        const int64_t *shape = i % 2 == 0 ? m->a_shape : m->b_shape;
-        s->entry[s->count++] = (sheaf_source_entry){
-            i % 2 == 0 ? m->a_name : m->b_name, SHEAF_F32, 2, { shape[0], shape[1] }
-        };
+    for (int64_t i = 0; i < modules; i++) {
+        const sheaf_lora_module *m = &lora->module[i];
+        const int64_t *a = m->a_shape, *b = m->b_shape;
+        s->entry[s->count++] = (sheaf_source_entry){ m->a_name, SHEAF_F32, 2, { a[0], a[1] } };
+        s->entry[s->count++] = (sheaf_source_entry){ m->b_name, SHEAF_F32, 2, { b[0], b[1] } };
+        if (m->m_name != NULL)
+            s->entry[s->count++] = (sheaf_source_entry){ m->m_name, SHEAF_F32, 1, { b[0] } };
     }
     return &s->source;
 }
