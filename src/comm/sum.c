@@ -350,8 +350,7 @@ static sheaf_status *combine_by_messages(sheaf_comm *comm, const combine *c, con
     float *staging;
     sheaf_status *st = reserve_staging(&staging, comm, c->operands, d->segment);
     for (int64_t i = 0; i < exchanges && st == NULL; i++) {
-        flow f = { .comm = comm, .c = c, .d = d, .out = out, .own = own };
-        f.staging = staging;
+        flow f = { .comm = comm, .c = c, .d = d, .out = out, .own = own, .staging = staging };
         if (i < segments)
             move_operands(&f, i);
         if (i > 0 && !d->stays)

@@ -100,7 +100,7 @@ static inline size_t sheaf__comm_ring(const sheaf_comm *comm)
 {
     return comm->reads_gpus ? 0 : SHEAF__RING;
 }
-/* sheaf__comm_pin - sees to comm->pinned, with so many bytes behind the ring. */
+/* sheaf__comm_pin - makes comm->pinned hold the ring and so many bytes behind it. */
 sheaf_status *sheaf__comm_pin(sheaf_comm *comm, size_t bytes);
 
 /* sheaf__comm_collect - the second half of an exchange of call `op`: fills `receive`. */
@@ -166,7 +166,7 @@ typedef struct sheaf__messages_options {
     const char *const
         *host;           /* [ranks] where they run: the texts are borrowed; NULL: not known yet */
     int tag;             /* this and the next one are the group's own */
-    size_t piece;        /* bytes of a message at most; 0, and at most: SHEAF__PIECE */
+    size_t piece;        /* bytes of a message, SHEAF__PIECE at most; 0: that */
     bool oversubscribed; /* more processes than cores: one that waits gives its core away at once */
 } sheaf__messages_options;
 

@@ -116,10 +116,10 @@ static sheaf_status *make_part(float *a, float *b, const sheaf__model *m, sheaf_
     sheaf__device *device = m->context->device;
     float *w = NULL;
     sheaf_status *st = NULL;
-    if (held)
+    if (held) {
         st = take(&w, device, rows * in);
-    if (held)
         TRY(st, read_weight(w, base, module->base->name, row0, rows, in));
+    }
     a += part * all * in;
     b += row0 * all;
     const sheaf__start how = { .w = w,

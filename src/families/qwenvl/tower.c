@@ -179,7 +179,7 @@ static sheaf_status *build_merger(sheaf__model *m, merger *g, const char *prefix
 }
 
 /* Of each head the first half of the pairs turns by the row, the others by the column, at the same
- * frequencies. A model's heads are short enough by then. */
+ * frequencies. sheaf__model_new() has refused heads of more pairs than there is room for. */
 static void build_angles(sheaf__angles *out, const sheaf_config *c)
 {
     const int64_t quarter = c->vit.hidden / c->vit.heads / 4;
