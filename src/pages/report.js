@@ -405,6 +405,7 @@
       rows.forEach((row, n) => {
         let from = 0;
         const y = 6 + n * each, g = draw("g", { onpointerenter: () => this.tell(row), onpointerleave: () => this.tell(null) });
+        g.append(draw("rect", { class: "row", x: left, width: right - left, y, height: each - 5 })); // a part may be too narrow to be pointed at
         if (each >= 14 || n % 2 === 0) g.append(draw("text", { class: "label", x: left - 8, y: y + each / 2 + 3, "text-anchor": "end" }, this.label(row)));
         row.parts.forEach((v, k) => {
           if (v > 0) g.append(draw("rect", { class: "part", color: `var(--part${k})`, x: x(from), width: Math.max(0.5, x(from + v) - x(from)), y, height: each - 5 }));
