@@ -92,10 +92,8 @@ int driver_train(driver *d, sheaf__run_settings *run, sheaf_status *st)
                                    .spent = driver_spent_before(),
                                    .join = d->join,
                                    .watch = &watch };
-    sheaf_run_train_options how;
-    sheaf_run_train_report report;
-    SHEAF_INIT(&how);
-    SHEAF_INIT(&report);
+    sheaf_run_train_options how = { .size = sizeof how };
+    sheaf_run_train_report report = { .size = sizeof report };
     driver_member_split();
     if (st == NULL && s.o->restarts > 0 && !driver_is_launched()) {
         st = supervise(&s, run);

@@ -35,24 +35,28 @@ enum {
     LAST = 5,           /* seconds to write the remaining replies at the end */
 };
 
-/* The library's functions; linked with it, the command would take 15 ms longer to start. */
+/* The library's functions, by their members of `library`; linked with it, the command would take
+ * 15 ms longer to start. */
+#define FUNCTIONS(X)                                                                               \
+    X(start, MHD_start_daemon)                                                                     \
+    X(stop, MHD_stop_daemon)                                                                       \
+    X(quiesce, MHD_quiesce_daemon)                                                                 \
+    X(connection_info, MHD_get_connection_info)                                                    \
+    X(lookup, MHD_lookup_connection_value)                                                         \
+    X(values, MHD_get_connection_values_n)                                                         \
+    X(unescape, MHD_http_unescape)                                                                 \
+    X(response, MHD_create_response_from_buffer)                                                   \
+    X(stream, MHD_create_response_from_callback)                                                   \
+    X(header, MHD_add_response_header)                                                             \
+    X(queue, MHD_queue_response)                                                                   \
+    X(destroy, MHD_destroy_response)                                                               \
+    X(suspend, MHD_suspend_connection)                                                             \
+    X(resume, MHD_resume_connection)
+
 typedef struct library {
     void *handle;
-    __typeof__(&MHD_start_daemon) start;
-    __typeof__(&MHD_stop_daemon) stop;
-    __typeof__(&MHD_quiesce_daemon) quiesce;
-    __typeof__(&MHD_get_daemon_info) daemon_info;
-    __typeof__(&MHD_get_connection_info) connection_info;
-    __typeof__(&MHD_lookup_connection_value) lookup;
-    __typeof__(&MHD_get_connection_values_n) values;
-    __typeof__(&MHD_http_unescape) unescape;
-    __typeof__(&MHD_create_response_from_buffer) response;
-    __typeof__(&MHD_create_response_from_callback) stream;
-    __typeof__(&MHD_add_response_header) header;
-    __typeof__(&MHD_queue_response) queue;
-    __typeof__(&MHD_destroy_response) destroy;
-    __typeof__(&MHD_suspend_connection) suspend;
-    __typeof__(&MHD_resume_connection) resume;
+#define MEMBER(member, function) __typeof__(&(function)) member;
+    FUNCTIONS(MEMBER)
 } library;
 
 /* The request rate of an address. */
@@ -749,21 +753,10 @@ static sheaf_status *load(library *lib)
     const struct {
         void *to;
         const char *name;
-    } all[] = { { &lib->start, "MHD_start_daemon" },
-                { &lib->stop, "MHD_stop_daemon" },
-                { &lib->quiesce, "MHD_quiesce_daemon" },
-                { &lib->daemon_info, "MHD_get_daemon_info" },
-                { &lib->connection_info, "MHD_get_connection_info" },
-                { &lib->lookup, "MHD_lookup_connection_value" },
-                { &lib->values, "MHD_get_connection_values_n" },
-                { &lib->unescape, "MHD_http_unescape" },
-                { &lib->response, "MHD_create_response_from_buffer" },
-                { &lib->stream, "MHD_create_response_from_callback" },
-                { &lib->header, "MHD_add_response_header" },
-                { &lib->queue, "MHD_queue_response" },
-                { &lib->destroy, "MHD_destroy_response" },
-                { &lib->suspend, "MHD_suspend_connection" },
-                { &lib->resume, "MHD_resume_connection" } };
+    } all[] = {
+#define ROW(member, function) { &lib->member, #function },
+        FUNCTIONS(ROW)
+    };
     lib->handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
     for (size_t i = 0; i < sizeof all / sizeof *all && lib->handle != NULL; i++) {
         void *function = dlsym(lib->handle, all[i].name);

@@ -12,11 +12,7 @@ static size_t move(char *block, const sheaf__continuation *one, int64_t best, bo
     const size_t n = (size_t)one->n, many = n * (size_t)best;
     void *const array[] = { one->ids, one->logprob, one->best_ids, one->best_logprob };
     const size_t bytes[] = { 4 * n, 4 * n, 4 * many, 4 * many };
-    size_t at = 0;
-    for (int i = 0; i < (one->logprob != NULL ? 4 : 1); at += bytes[i++])
-        if (block != NULL && bytes[i] > 0)
-            memcpy(out ? array[i] : block + at, out ? block + at : array[i], bytes[i]);
-    return at;
+    return sheaf__lead_move(block, array, bytes, one->logprob != NULL ? 4 : 1, out);
 }
 
 /* Exchanges answers: rank r of `comm` has those of range[r]. */

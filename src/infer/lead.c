@@ -3,6 +3,15 @@
 
 #include "base/base.h"
 
+size_t sheaf__lead_move(char *block, void *const *array, const size_t *bytes, size_t n, bool out)
+{
+    size_t at = 0;
+    for (size_t i = 0; i < n; at += bytes[i++])
+        if (block != NULL && bytes[i] > 0)
+            memcpy(out ? array[i] : block + at, out ? block + at : array[i], bytes[i]);
+    return at;
+}
+
 sheaf_status *sheaf__lead_send(const sheaf__context *c, sheaf__order *o, const void *bytes)
 {
     sheaf_comm *comm = sheaf__model_comm(c);

@@ -53,6 +53,9 @@ typedef struct sheaf__order {
     char bytes[512];
 } sheaf__order;
 
+/* sheaf__lead_move - copies n arrays into a block, or (out) out of it; block NULL: none. Returns
+ * their bytes. */
+size_t sheaf__lead_move(char *block, void *const *array, const size_t *bytes, size_t n, bool out);
 /* sheaf__lead_send - by the leader; alone nothing happens.
  * sheaf__lead_receive - by the others: *bytes, which is the caller's to free, holds what did not
  * fit. */

@@ -33,6 +33,28 @@ static void put_pictures(void)
     put_picture(at("b.png"), 90, 150, 2); /* and two slices */
 }
 
+/* The model of a test, its prompts and a dialogue with it. */
+static sheaf_config config;
+static sheaf__codec codec;
+static sheaf__prompts prompts;
+static sheaf__dialogue talk;
+
+static void open_model(const char *family, const char *version)
+{
+    config = config_of(family);
+    talk = (sheaf__dialogue){ .codec = &codec };
+    prompts = (sheaf__prompts){ 0 };
+    CHECK_OK(sheaf__codec_open(&codec, &config, &(sheaf__codec_options){ .version = version }));
+}
+
+static void close_model(void)
+{
+    sheaf__prompts_release(&prompts);
+    sheaf__dialogue_release(&talk);
+    sheaf__codec_close(&codec);
+    sheaf_config_release(&config);
+}
+
 /* A prompt as text: marks and rows of pictures as in {260}. */
 static void check_prompt(const sheaf__prompt *p, const char *want)
 {
@@ -57,23 +79,21 @@ static void check_prompt(const sheaf__prompt *p, const char *want)
 
 TEST(test_prompts__a_question_about_several_pictures)
 {
-    sheaf_config c = config_of("minicpmv");
-    sheaf__codec w;
-    sheaf__prompts p;
     put_pictures();
-    CHECK_OK(sheaf__codec_open(&w, &c, &(sheaf__codec_options){ 0 }));
+    open_model("minicpmv", NULL);
     const char *const images[] = { at("a.png"), at("b.png") };
     CHECK_OK(sheaf__prompts_read(
-        &p, &w, &(sheaf_prompts_options){ .text = "Q", .images = images, .nimages = 2 }, NULL));
-    check_prompt(&p.prompt[0],
+        &prompts, &codec, &(sheaf_prompts_options){ .text = "Q", .images = images, .nimages = 2 },
+        NULL));
+    check_prompt(&prompts.prompt[0],
                  "{256}<用户>" NUMBER(0) WHOLE "\n" NUMBER(1) WHOLE SLICE "\n" SLICE "\nQ<AI>");
-    assert_int_equal(p.prompt[0].pictures, 4);
-    assert_null(p.prompt[0].picture[0].of[0].pixels);
+    assert_int_equal(prompts.prompt[0].pictures, 4);
+    assert_null(prompts.prompt[0].picture[0].of[0].pixels);
     sheaf__tower tower[SHEAF__MOST_TOWERS];
-    sheaf__towers_of(tower, &c);
-    sheaf__picture *room = sheaf__picture_room_like(p.prompt[0].picture, 4, tower, 1);
+    sheaf__towers_of(tower, &config);
+    sheaf__picture *room = sheaf__picture_room_like(prompts.prompt[0].picture, 4, tower, 1);
     assert_non_null(room);
-    CHECK_OK(sheaf__prompts_load(&p, 0, room, 4));
+    CHECK_OK(sheaf__prompts_load(&prompts, 0, room, 4));
     sheaf_image image;
     const sheaf_image_scale halves = { { 0.5f, 0.5f, 0.5f }, { 0.5f, 0.5f, 0.5f } };
     const sheaf__view *view = &room[1].of[0];
@@ -86,24 +106,19 @@ TEST(test_prompts__a_question_about_several_pictures)
     sheaf_image_release(&image);
     free(want);
     free(room);
-    sheaf__prompts_release(&p);
+    sheaf__prompts_release(&prompts);
     CHECK_FAILS(sheaf__prompts_read(
-                    &p, &w,
+                    &prompts, &codec,
                     &(sheaf_prompts_options){ .text = "<image>Q", .images = images, .nimages = 2 },
                     NULL),
                 SHEAF_E_DATA, "1 of 2 that do not");
-    sheaf__prompts_release(&p);
-    sheaf__codec_close(&w);
-    sheaf_config_release(&c);
+    close_model();
 }
 
 /* In every form that train reads, with an answer or without; a file, or the folder that it is in.
  */
 TEST(test_prompts__records_with_pictures)
 {
-    sheaf_config c = config_of("minicpmv");
-    sheaf__codec w;
-    sheaf__prompts p;
     put_pictures();
     put(at("asked.jsonl"),
         "{\"image\": {\"<image_01>\": \"a.png\"}, \"conversations\": [{\"role\": \"user\", "
@@ -115,31 +130,31 @@ TEST(test_prompts__records_with_pictures)
         "{\"instruction\": \"I\", \"history\": [[\"q\", \"r\"]], \"image\": \"a.png\"}\n"
         "{\"prompt\": [{\"role\": \"user\", \"content\": \"Q\"}], \"completion\": [{\"role\": "
         "\"assistant\", \"content\": \"B\"}], \"image\": \"a.png\"}\n");
-    CHECK_OK(sheaf__codec_open(&w, &c, &(sheaf__codec_options){ 0 }));
+    open_model("minicpmv", NULL);
     char folder[512];
     snprintf(folder, sizeof folder, "%.*s", (int)(strlen(at("x")) - 2), at("x"));
     for (int i = 0; i < 2; i++) {
         CHECK_OK(sheaf__prompts_read(
-            &p, &w, &(sheaf_prompts_options){ .data = i == 0 ? at("asked.jsonl") : folder }, NULL));
-        assert_int_equal(p.count, 7);
-        check_prompt(&p.prompt[0], "{256}<用户>see \n" NUMBER(0) WHOLE "\n<AI>");
-        assert_string_equal(p.about[0].expected, "A");
-        check_prompt(&p.prompt[1], "{256}<用户>P<AI>");
-        assert_int_equal(p.prompt[1].pictures, 0);
-        check_prompt(&p.prompt[2], "{256}<用户>" NUMBER(0) WHOLE "\nP<AI>");
-        assert_null(p.about[2].expected);
-        assert_int_equal(p.prompt[3].n, 2);
-        check_prompt(&p.prompt[4], "{256}<用户>I\n" NUMBER(0) WHOLE "<AI>");
-        assert_string_equal(p.about[4].expected, "O");
-        check_prompt(&p.prompt[5], "{256}<用户>" NUMBER(0) WHOLE "\nq<AI>r<用户>I<AI>");
-        assert_null(p.about[5].expected);
-        check_prompt(&p.prompt[6], "{256}<用户>" NUMBER(0) WHOLE "\nQ<AI>");
-        assert_string_equal(p.about[6].expected, "B");
-        sheaf__prompts_release(&p);
+            &prompts, &codec,
+            &(sheaf_prompts_options){ .data = i == 0 ? at("asked.jsonl") : folder }, NULL));
+        assert_int_equal(prompts.count, 7);
+        check_prompt(&prompts.prompt[0], "{256}<用户>see \n" NUMBER(0) WHOLE "\n<AI>");
+        assert_string_equal(prompts.about[0].expected, "A");
+        check_prompt(&prompts.prompt[1], "{256}<用户>P<AI>");
+        assert_int_equal(prompts.prompt[1].pictures, 0);
+        check_prompt(&prompts.prompt[2], "{256}<用户>" NUMBER(0) WHOLE "\nP<AI>");
+        assert_null(prompts.about[2].expected);
+        assert_int_equal(prompts.prompt[3].n, 2);
+        check_prompt(&prompts.prompt[4], "{256}<用户>I\n" NUMBER(0) WHOLE "<AI>");
+        assert_string_equal(prompts.about[4].expected, "O");
+        check_prompt(&prompts.prompt[5], "{256}<用户>" NUMBER(0) WHOLE "\nq<AI>r<用户>I<AI>");
+        assert_null(prompts.about[5].expected);
+        check_prompt(&prompts.prompt[6], "{256}<用户>" NUMBER(0) WHOLE "\nQ<AI>");
+        assert_string_equal(prompts.about[6].expected, "B");
+        sheaf__prompts_release(&prompts);
     }
     unlink(at("asked.jsonl"));
-    sheaf__codec_close(&w);
-    sheaf_config_release(&c);
+    close_model();
 }
 
 TEST(test_prompts__a_lost_picture_is_told)
@@ -152,21 +167,18 @@ TEST(test_prompts__a_lost_picture_is_told)
         { "{\"tokens\": [1, 2], \"image\": \"a.png\"}\n",
           "line 1: field 'image' | no picture beside \"tokens\" | one | \"prompt\" or" },
     };
-    sheaf_config c = config_of("minicpmv");
-    sheaf__codec w;
-    sheaf__prompts p;
     put_pictures();
-    CHECK_OK(sheaf__codec_open(&w, &c, &(sheaf__codec_options){ 0 }));
+    open_model("minicpmv", NULL);
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         put(at("asked.jsonl"), cases[i].text);
-        CHECK_FAILS(sheaf__prompts_read(
-                        &p, &w, &(sheaf_prompts_options){ .data = at("asked.jsonl") }, NULL),
+        CHECK_FAILS(sheaf__prompts_read(&prompts, &codec,
+                                        &(sheaf_prompts_options){ .data = at("asked.jsonl") },
+                                        NULL),
                     SHEAF_E_DATA, cases[i].want);
-        sheaf__prompts_release(&p);
+        sheaf__prompts_release(&prompts);
     }
     unlink(at("asked.jsonl"));
-    sheaf__codec_close(&w);
-    sheaf_config_release(&c);
+    close_model();
 }
 
 static void keep_warning(void *context, const sheaf_event *event)
@@ -211,21 +223,16 @@ TEST(test_prompts__fields_that_are_not_read_are_told)
     };
     put_pictures();
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        sheaf_config c = config_of(cases[i].family);
-        sheaf__codec w;
-        sheaf__prompts p;
         char told[200] = "";
         const sheaf_events events = { keep_warning, told };
         put(at("asked.jsonl"), cases[i].text);
-        CHECK_OK(sheaf__codec_open(&w, &c, &(sheaf__codec_options){ 0 }));
+        open_model(cases[i].family, NULL);
         CHECK_OK(sheaf__prompts_read(
-            &p, &w, &(sheaf_prompts_options){ .data = at("asked.jsonl"), .events = &events },
-            NULL));
+            &prompts, &codec,
+            &(sheaf_prompts_options){ .data = at("asked.jsonl"), .events = &events }, NULL));
         if (cases[i].want[0] == '\0' ? told[0] != '\0' : strstr(told, cases[i].want) == NULL)
             fail_msg("case %zu: '%s'", i, told);
-        sheaf__prompts_release(&p);
-        sheaf__codec_close(&w);
-        sheaf_config_release(&c);
+        close_model();
     }
     unlink(at("asked.jsonl"));
 }
@@ -233,23 +240,20 @@ TEST(test_prompts__fields_that_are_not_read_are_told)
 /* Of a folder each file is counted on its own. */
 TEST(test_prompts__complaints_count_one_file)
 {
-    sheaf_config c = config_of("minicpmv");
-    sheaf__codec w;
-    sheaf__prompts p;
     char folder[512];
     snprintf(folder, sizeof folder, "%s", at("files"));
     assert_int_equal(mkdir(folder, 0700), 0);
     put(at("files/a.jsonl"), "\"a\"\n\"b\"\n\"c\"\n");
     put(at("files/b.jsonl"), "\"a\"\n7\n8\n");
-    CHECK_OK(sheaf__codec_open(&w, &c, &(sheaf__codec_options){ 0 }));
-    CHECK_FAILS(sheaf__prompts_read(&p, &w, &(sheaf_prompts_options){ .data = folder }, NULL),
-                SHEAF_E_DATA, "b.jsonl: 2 of 3 records are bad");
-    sheaf__prompts_release(&p);
+    open_model("minicpmv", NULL);
+    CHECK_FAILS(
+        sheaf__prompts_read(&prompts, &codec, &(sheaf_prompts_options){ .data = folder }, NULL),
+        SHEAF_E_DATA, "b.jsonl: 2 of 3 records are bad");
+    sheaf__prompts_release(&prompts);
     unlink(at("files/a.jsonl"));
     unlink(at("files/b.jsonl"));
     rmdir(folder);
-    sheaf__codec_close(&w);
-    sheaf_config_release(&c);
+    close_model();
 }
 
 static void check_question(const sheaf__dialogue *d, const char *query, const char *want,
@@ -267,65 +271,44 @@ static void check_question(const sheaf__dialogue *d, const char *query, const ch
 
 TEST(test_dialogue__pictures_join_the_conversation)
 {
-    sheaf_config c = config_of("minicpmv");
-    sheaf__codec w;
-    sheaf__dialogue d = { .codec = &w }, again = { .codec = &w };
+    sheaf__dialogue again = { .codec = &codec };
     put_pictures();
-    CHECK_OK(sheaf__codec_open(&w, &c, &(sheaf__codec_options){ 0 }));
-    CHECK_OK(sheaf__dialogue_picture(&d, at("a.png"), 1));
-    check_question(&d, "Q", "{256}<用户>" NUMBER(0) WHOLE "\nQ<AI>", 1);
-    CHECK_OK(sheaf__dialogue_add_turn(&d, "Q", "A"));
-    check_question(&d, "R", "{256}<用户>" NUMBER(0) WHOLE "\nQ<AI>A<用户>R<AI>", 1);
-    CHECK_OK(sheaf__dialogue_picture(&d, at("b.png"), 2));
-    CHECK_FAILS(sheaf__dialogue_picture(&d, at("none.png"), 3), SHEAF_E_IO, "none.png");
+    open_model("minicpmv", NULL);
+    CHECK_OK(sheaf__dialogue_picture(&talk, at("a.png"), 1));
+    check_question(&talk, "Q", "{256}<用户>" NUMBER(0) WHOLE "\nQ<AI>", 1);
+    CHECK_OK(sheaf__dialogue_add_turn(&talk, "Q", "A"));
+    check_question(&talk, "R", "{256}<用户>" NUMBER(0) WHOLE "\nQ<AI>A<用户>R<AI>", 1);
+    CHECK_OK(sheaf__dialogue_picture(&talk, at("b.png"), 2));
+    CHECK_FAILS(sheaf__dialogue_picture(&talk, at("none.png"), 3), SHEAF_E_IO, "none.png");
     static const char both[] =
         "{256}<用户>" NUMBER(0) WHOLE "\nQ<AI>A<用户>in " NUMBER(1) WHOLE SLICE "\n" SLICE "?<AI>";
-    check_question(&d, "in <image>?", both, 4);
-    CHECK_OK(sheaf__dialogue_add_turn(&d, "in <image>?", "B"));
+    check_question(&talk, "in <image>?", both, 4);
+    CHECK_OK(sheaf__dialogue_add_turn(&talk, "in <image>?", "B"));
     unlink(at("talk.json"));
-    CHECK_OK(sheaf__dialogue_save(&d, at("talk.json")));
+    CHECK_OK(sheaf__dialogue_save(&talk, at("talk.json")));
     CHECK_OK(sheaf__dialogue_load(&again, at("talk.json"), 4));
     assert_int_equal(again.count, 4);
     static const char more[] = "{256}<用户>" NUMBER(0) WHOLE "\nQ<AI>A<用户>in " NUMBER(1)
         WHOLE SLICE "\n" SLICE "?<AI>B<用户>S<AI>";
-    check_question(&d, "S", more, 4);
+    check_question(&talk, "S", more, 4);
     check_question(&again, "S", more, 4);
     for (int i = 0; i < 4; i++) { /* one joined, the others were read together */
-        const sheaf__view *one = &d.picture[i].of[0], *other = &again.picture[i].of[0];
+        const sheaf__view *one = &talk.picture[i].of[0], *other = &again.picture[i].of[0];
         assert_int_equal(one->width, other->width);
         CHECK_BYTES("pixels of a piece", one->pixels, other->pixels,
                     (size_t)(3 * one->width * one->height) * sizeof *one->pixels);
     }
-    sheaf__dialogue_reset(&d); /* pictures stay, in front of the next question */
-    check_question(
-        &d, "Q", "{256}<用户>" NUMBER(0) WHOLE "\n" NUMBER(1) WHOLE SLICE "\n" SLICE "\nQ<AI>", 4);
-    sheaf__dialogue_release(&d);
+    sheaf__dialogue_reset(&talk); /* pictures stay, in front of the next question */
+    check_question(&talk, "Q",
+                   "{256}<用户>" NUMBER(0) WHOLE "\n" NUMBER(1) WHOLE SLICE "\n" SLICE "\nQ<AI>",
+                   4);
     sheaf__dialogue_release(&again);
-    sheaf__codec_close(&w);
-    sheaf_config_release(&c);
-}
-
-/* An empty dialogue with a model of `family`. */
-static void open_dialogue(sheaf__dialogue *d, sheaf__codec *w, sheaf_config *c, const char *family)
-{
-    *c = config_of(family);
-    *d = (sheaf__dialogue){ .codec = w };
-    CHECK_OK(sheaf__codec_open(w, c, &(sheaf__codec_options){ 0 }));
-}
-
-static void close_dialogue(sheaf__dialogue *d, sheaf__codec *w, sheaf_config *c)
-{
-    sheaf__dialogue_release(d);
-    sheaf__codec_close(w);
-    sheaf_config_release(c);
+    close_model();
 }
 
 /* Training data of one picture that no message names: it stands in front of the first. */
 TEST(test_dialogue__a_file_that_names_no_place)
 {
-    sheaf_config c;
-    sheaf__codec w;
-    sheaf__dialogue d;
     put_pictures();
     FILE *f = fopen(at("one.json"), "w");
     assert_non_null(f);
@@ -333,20 +316,20 @@ TEST(test_dialogue__a_file_that_names_no_place)
           "{\"role\": \"assistant\", \"content\": \"A\"}]}",
           f);
     fclose(f);
-    open_dialogue(&d, &w, &c, "omnilmm");
-    CHECK_OK(sheaf__dialogue_load(&d, at("one.json"), 1));
-    assert_string_equal(d.message[0].content, "<image>\nQ");
+    open_model("omnilmm", NULL);
+    CHECK_OK(sheaf__dialogue_load(&talk, at("one.json"), 1));
+    assert_string_equal(talk.message[0].content, "<image>\nQ");
     sheaf__prompt prompt;
     void *block;
-    CHECK_OK(sheaf__dialogue_ask(&prompt, &block, &d, "R"));
+    CHECK_OK(sheaf__dialogue_ask(&prompt, &block, &talk, "R"));
     assert_int_equal(prompt.pictures, 1);
     assert_int_equal(prompt.picture[0].of[0].width, 84);
     free(block);
-    CHECK_OK(sheaf__dialogue_system(&d, "S")); /* forgets, but the picture */
-    CHECK_OK(sheaf__dialogue_ask(&prompt, &block, &d, "R"));
+    CHECK_OK(sheaf__dialogue_system(&talk, "S")); /* forgets, but the picture */
+    CHECK_OK(sheaf__dialogue_ask(&prompt, &block, &talk, "R"));
     assert_int_equal(prompt.pictures, 1);
     free(block);
-    close_dialogue(&d, &w, &c);
+    close_model();
 }
 
 static char *content(const char *path)
@@ -386,25 +369,21 @@ TEST(test_dialogue__every_form_of_pictures_is_loaded)
               SAID("A") "]}",
           "{\"messages\": [" ASKED("Q") SAID("A") "]}\n", "{256}<用户>Q<AI>A<用户>R<AI>", 0 },
     };
-    sheaf_config c = config_of("minicpmv");
-    sheaf__codec w;
     put_pictures();
-    CHECK_OK(sheaf__codec_open(&w, &c, &(sheaf__codec_options){ 0 }));
+    open_model("minicpmv", NULL);
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        sheaf__dialogue d = { .codec = &w };
         put(at("form.json"), rows[i].record);
-        CHECK_OK(sheaf__dialogue_load(&d, at("form.json"), 1));
-        check_question(&d, "R", rows[i].prompt, rows[i].pieces);
-        CHECK_OK(sheaf__dialogue_save(&d, at("form.json")));
+        CHECK_OK(sheaf__dialogue_load(&talk, at("form.json"), 1));
+        check_question(&talk, "R", rows[i].prompt, rows[i].pieces);
+        CHECK_OK(sheaf__dialogue_save(&talk, at("form.json")));
         char *text = content(at("form.json"));
         assert_string_equal(text, rows[i].saved);
         free(text);
-        CHECK_OK(sheaf__dialogue_load(&d, at("form.json"), 2));
-        check_question(&d, "R", rows[i].prompt, rows[i].pieces);
-        sheaf__dialogue_release(&d);
+        CHECK_OK(sheaf__dialogue_load(&talk, at("form.json"), 2));
+        check_question(&talk, "R", rows[i].prompt, rows[i].pieces);
+        sheaf__dialogue_release(&talk);
     }
-    sheaf__codec_close(&w);
-    sheaf_config_release(&c);
+    close_model();
 }
 
 /* A picture of the working folder, a file in another one, loaded from a third. */
@@ -417,31 +396,25 @@ TEST(test_dialogue__is_loaded_from_anywhere)
     put_pictures();
     CHECK_OK(sheaf__make_dirs(at("talks")));
     for (int i = 0; i < 2; i++) {
-        sheaf_config c = config_of(families[i]);
-        sheaf__codec w;
-        CHECK_OK(sheaf__codec_open(&w, &c,
-                                   &(sheaf__codec_options){ .version = i == 0 ? NULL : "chat" }));
-        sheaf__dialogue d = { .codec = &w };
+        open_model(families[i], i == 0 ? NULL : "chat");
         assert_int_equal(chdir(at(".")), 0);
-        CHECK_OK(sheaf__dialogue_picture(&d, "a.png", 1));
-        CHECK_OK(sheaf__dialogue_add_turn(&d, "Q", "A"));
+        CHECK_OK(sheaf__dialogue_picture(&talk, "a.png", 1));
+        CHECK_OK(sheaf__dialogue_add_turn(&talk, "Q", "A"));
         unlink("talks/t.json");
-        CHECK_OK(sheaf__dialogue_save(&d, "talks/t.json"));
+        CHECK_OK(sheaf__dialogue_save(&talk, "talks/t.json"));
         char *text = content("talks/t.json");
         assert_non_null(strstr(text, wants[i]));
         free(text);
-        CHECK_OK(sheaf__dialogue_load(&d, "talks/t.json", 2));
+        CHECK_OK(sheaf__dialogue_load(&talk, "talks/t.json", 2));
         assert_int_equal(chdir("talks"), 0);
-        CHECK_OK(sheaf__dialogue_load(&d, "t.json", 3));
+        CHECK_OK(sheaf__dialogue_load(&talk, "t.json", 3));
         assert_int_equal(chdir("/"), 0);
-        CHECK_OK(sheaf__dialogue_load(&d, at("talks/t.json"), 4));
-        assert_non_null(d.picture);
+        CHECK_OK(sheaf__dialogue_load(&talk, at("talks/t.json"), 4));
+        assert_non_null(talk.picture);
         unlink(at("t.json"));
-        CHECK_OK(sheaf__dialogue_save(&d, at("t.json")));
-        CHECK_OK(sheaf__dialogue_load(&d, at("t.json"), 5));
-        sheaf__dialogue_release(&d);
-        sheaf__codec_close(&w);
-        sheaf_config_release(&c);
+        CHECK_OK(sheaf__dialogue_save(&talk, at("t.json")));
+        CHECK_OK(sheaf__dialogue_load(&talk, at("t.json"), 5));
+        close_model();
     }
     assert_int_equal(chdir(here), 0);
     free(here);
@@ -450,32 +423,26 @@ TEST(test_dialogue__is_loaded_from_anywhere)
 /* A picture without a question is no part of the conversation. */
 TEST(test_dialogue__pictures_that_wait_are_not_saved)
 {
-    sheaf_config c;
-    sheaf__codec w;
-    sheaf__dialogue d;
     put_pictures();
-    open_dialogue(&d, &w, &c, "omnilmm");
-    CHECK_OK(sheaf__dialogue_picture(&d, at("a.png"), 1));
-    CHECK_OK(sheaf__dialogue_add_turn(&d, "Q", "A"));
-    CHECK_OK(sheaf__dialogue_picture(&d, at("b.png"), 2));
+    open_model("omnilmm", NULL);
+    CHECK_OK(sheaf__dialogue_picture(&talk, at("a.png"), 1));
+    CHECK_OK(sheaf__dialogue_add_turn(&talk, "Q", "A"));
+    CHECK_OK(sheaf__dialogue_picture(&talk, at("b.png"), 2));
     unlink(at("wait.json"));
-    CHECK_OK(sheaf__dialogue_save(&d, at("wait.json")));
-    assert_int_equal(d.pieces, 2);
-    CHECK_OK(sheaf__dialogue_load(&d, at("wait.json"), 3));
-    assert_int_equal(d.pieces, 1);
-    close_dialogue(&d, &w, &c);
+    CHECK_OK(sheaf__dialogue_save(&talk, at("wait.json")));
+    assert_int_equal(talk.pieces, 2);
+    CHECK_OK(sheaf__dialogue_load(&talk, at("wait.json"), 3));
+    assert_int_equal(talk.pieces, 1);
+    close_model();
 }
 
 /* Another process has the folder: a save waits for it. */
 TEST(test_dialogue__a_save_waits_for_another)
 {
-    sheaf_config c;
-    sheaf__codec w;
-    sheaf__dialogue d;
     int ends[2];
     char byte;
-    open_dialogue(&d, &w, &c, "omnilmm");
-    CHECK_OK(sheaf__dialogue_add_turn(&d, "Q", "A"));
+    open_model("omnilmm", NULL);
+    CHECK_OK(sheaf__dialogue_add_turn(&talk, "Q", "A"));
     assert_int_equal(pipe2(ends, O_NONBLOCK | O_CLOEXEC), 0);
     const int dir = open(scratch.dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     assert_int_equal(flock(dir, LOCK_EX), 0);
@@ -485,41 +452,34 @@ TEST(test_dialogue__a_save_waits_for_another)
         nanosleep(&nap, NULL);
         _exit(write(ends[1], "x", 1) != 1 || flock(dir, LOCK_UN) != 0);
     }
-    CHECK_OK(sheaf__dialogue_save(&d, at("alone.json")));
+    CHECK_OK(sheaf__dialogue_save(&talk, at("alone.json")));
     assert_int_equal(read(ends[0], &byte, 1), 1);
     assert_int_equal(waitpid(other, NULL, 0), other);
     close(dir);
     close(ends[0]);
     close(ends[1]);
-    close_dialogue(&d, &w, &c);
+    close_model();
 }
 
 /* A field that was perhaps meant is told while the file is read; it is gone with the record. */
 TEST(test_dialogue__a_field_of_the_file_is_not_kept)
 {
-    sheaf_config c;
-    sheaf__codec w;
-    sheaf__dialogue d;
-    sheaf__prompt p;
+    sheaf__prompt prompt;
     void *block = NULL;
     put(at("form.json"), "{\"imgs\": [\"a.png\"], \"messages\": [" ASKED("Q") SAID("A") "]}");
-    open_dialogue(&d, &w, &c, "minicpmv");
-    CHECK_OK(sheaf__dialogue_load(&d, at("form.json"), 1));
-    CHECK_FAILS(sheaf__dialogue_ask(&p, &block, &d, "What is <image_00>?"), SHEAF_E_DATA,
+    open_model("minicpmv", NULL);
+    CHECK_OK(sheaf__dialogue_load(&talk, at("form.json"), 1));
+    CHECK_FAILS(sheaf__dialogue_ask(&prompt, &block, &talk, "What is <image_00>?"), SHEAF_E_DATA,
                 "a picture for '<image_00>' | none | give the picture");
-    close_dialogue(&d, &w, &c);
+    close_model();
 }
 
 /* Of a model that reads one picture, by the name that the record gives it. */
 TEST(test_dialogue__one_picture_is_refused_by_its_field)
 {
     static const char *const fields[] = { "image", "images" };
-    sheaf_config c;
-    sheaf__codec w;
-    sheaf__dialogue d;
-    sheaf__prompts p;
     put_pictures();
-    open_dialogue(&d, &w, &c, "cogvlm");
+    open_model("cogvlm", NULL);
     for (int i = 0; i < 2; i++) {
         char record[200], want[100];
         snprintf(record, sizeof record, "{\"%s\": 3, \"messages\": [" ASKED("Q") SAID("A") "]}",
@@ -527,15 +487,16 @@ TEST(test_dialogue__one_picture_is_refused_by_its_field)
         snprintf(want, sizeof want, "field '%s' | a path: this model reads one picture | 3",
                  fields[i]);
         put(at("bad.json"), record);
-        CHECK_FAILS(sheaf__dialogue_load(&d, at("bad.json"), 1), SHEAF_E_DATA, want);
+        CHECK_FAILS(sheaf__dialogue_load(&talk, at("bad.json"), 1), SHEAF_E_DATA, want);
     }
     const char *const two[] = { at("a.png"), at("b.png") };
-    CHECK_FAILS(
-        sheaf__prompts_read(
-            &p, &w, &(sheaf_prompts_options){ .text = "Q", .images = two, .nimages = 2 }, NULL),
-        SHEAF_E_UNSUPPORTED, "one: cogvlm reads no more in a prompt | 2 | a prompt for each image");
-    sheaf__prompts_release(&p);
-    close_dialogue(&d, &w, &c);
+    CHECK_FAILS(sheaf__prompts_read(
+                    &prompts, &codec,
+                    &(sheaf_prompts_options){ .text = "Q", .images = two, .nimages = 2 }, NULL),
+                SHEAF_E_UNSUPPORTED,
+                "one: cogvlm reads no more in a prompt | 2 | a prompt for each image");
+    sheaf__prompts_release(&prompts);
+    close_model();
 }
 
 /* A file with pictures in other places fails at once, and nothing changes. */
@@ -564,74 +525,66 @@ TEST(test_dialogue__says_where_pictures_do_not_stand)
         { "{\"image\": \"a.png\", \"images\": [], \"messages\": [" ASKED("Q") SAID("A") "]}",
           "bad.json: field 'images' | either" },
     };
-    sheaf_config c;
-    sheaf__codec w;
-    sheaf__dialogue d;
     put_pictures();
-    open_dialogue(&d, &w, &c, "minicpmv");
-    CHECK_OK(sheaf__dialogue_add_turn(&d, "Q", "A"));
+    open_model("minicpmv", NULL);
+    CHECK_OK(sheaf__dialogue_add_turn(&talk, "Q", "A"));
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         put(at("bad.json"), rows[i].record);
-        CHECK_FAILS(sheaf__dialogue_load(&d, at("bad.json"), 1), SHEAF_E_DATA, rows[i].says);
-        assert_int_equal(d.count, 2);
+        CHECK_FAILS(sheaf__dialogue_load(&talk, at("bad.json"), 1), SHEAF_E_DATA, rows[i].says);
+        assert_int_equal(talk.count, 2);
     }
-    close_dialogue(&d, &w, &c);
+    close_model();
 }
 
 TEST(test_dialogue__pictures_are_taken_back)
 {
-    sheaf_config c;
-    sheaf__codec w;
-    sheaf__dialogue d;
-    sheaf__prompt p;
+    sheaf__prompt prompt;
     void *block = NULL;
     put_pictures();
-    open_dialogue(&d, &w, &c, "minicpmv");
-    CHECK_FAILS(sheaf__dialogue_picture(&d, NULL, 1), SHEAF_E_ARG, "that no question has shown");
-    CHECK_OK(sheaf__dialogue_picture(&d, at("a.png"), 2));
-    CHECK_OK(sheaf__dialogue_picture(&d, NULL, 3));
-    check_question(&d, "Q", "{256}<用户>Q<AI>", 0);
-    CHECK_OK(sheaf__dialogue_picture(&d, at("b.png"), 4));
-    CHECK_OK(sheaf__dialogue_add_turn(&d, "Q", "A"));
-    CHECK_OK(sheaf__dialogue_picture(&d, at("a.png"), 5));
-    CHECK_OK(sheaf__dialogue_picture(&d, at("a.png"), 6));
-    CHECK_OK(sheaf__dialogue_picture(&d, NULL, 7));
+    open_model("minicpmv", NULL);
+    CHECK_FAILS(sheaf__dialogue_picture(&talk, NULL, 1), SHEAF_E_ARG, "that no question has shown");
+    CHECK_OK(sheaf__dialogue_picture(&talk, at("a.png"), 2));
+    CHECK_OK(sheaf__dialogue_picture(&talk, NULL, 3));
+    check_question(&talk, "Q", "{256}<用户>Q<AI>", 0);
+    CHECK_OK(sheaf__dialogue_picture(&talk, at("b.png"), 4));
+    CHECK_OK(sheaf__dialogue_add_turn(&talk, "Q", "A"));
+    CHECK_OK(sheaf__dialogue_picture(&talk, at("a.png"), 5));
+    CHECK_OK(sheaf__dialogue_picture(&talk, at("a.png"), 6));
+    CHECK_OK(sheaf__dialogue_picture(&talk, NULL, 7));
     static const char want[] = "{256}<用户>" NUMBER(0) WHOLE SLICE "\n" SLICE "\nQ<AI>A<用户>R<AI>";
-    check_question(&d, "R", want, 3);
-    assert_int_equal(d.look, 7);
-    CHECK_OK(sheaf__dialogue_picture(&d, at("a.png"), 8));
+    check_question(&talk, "R", want, 3);
+    assert_int_equal(talk.look, 7);
+    CHECK_OK(sheaf__dialogue_picture(&talk, at("a.png"), 8));
     static const char more[] =
         "{256}<用户>" NUMBER(0) WHOLE SLICE "\n" SLICE "\nQ<AI>A<用户>" NUMBER(1) WHOLE "\nR<AI>";
-    check_question(&d, "R", more, 4);
-    CHECK_OK(sheaf__dialogue_ask_alone(&p, &block, &d, "R"));
-    check_prompt(&p, "{256}<用户>" NUMBER(0) WHOLE SLICE "\n" SLICE "\n" NUMBER(1) WHOLE "\nR<AI>");
+    check_question(&talk, "R", more, 4);
+    CHECK_OK(sheaf__dialogue_ask_alone(&prompt, &block, &talk, "R"));
+    check_prompt(&prompt,
+                 "{256}<用户>" NUMBER(0) WHOLE SLICE "\n" SLICE "\n" NUMBER(1) WHOLE "\nR<AI>");
     free(block);
-    check_question(&d, "R", more, 4);
-    close_dialogue(&d, &w, &c);
+    check_question(&talk, "R", more, 4);
+    close_model();
 }
 
 TEST(test_dialogue__a_question_without_its_pictures)
 {
-    sheaf_config c;
-    sheaf__codec w;
-    sheaf__dialogue d;
-    sheaf__prompt p;
+    sheaf__prompt prompt;
     void *block = NULL;
     put_pictures();
-    open_dialogue(&d, &w, &c, "minicpmv");
+    open_model("minicpmv", NULL);
     CHECK_FAILS(
-        sheaf__dialogue_ask(&p, &block, &d, "<image>?"), SHEAF_E_DATA,
+        sheaf__dialogue_ask(&prompt, &block, &talk, "<image>?"), SHEAF_E_DATA,
         "question | no '<image>', as no picture waits for a question | 1 of them | /image FILE");
-    CHECK_OK(sheaf__dialogue_picture(&d, at("a.png"), 1));
-    CHECK_OK(sheaf__dialogue_picture(&d, at("a.png"), 2));
-    CHECK_FAILS(sheaf__dialogue_ask(&p, &block, &d, "<image>?"), SHEAF_E_DATA,
+    CHECK_OK(sheaf__dialogue_picture(&talk, at("a.png"), 1));
+    CHECK_OK(sheaf__dialogue_picture(&talk, at("a.png"), 2));
+    CHECK_FAILS(sheaf__dialogue_ask(&prompt, &block, &talk, "<image>?"), SHEAF_E_DATA,
                 "waits for a question (2), or nowhere: then they stand in front | 1 of them");
-    check_question(&d, "<image> <image>", "{256}<用户>" NUMBER(0) WHOLE " " NUMBER(1) WHOLE "<AI>",
-                   2);
-    w.max_length = 10;
-    CHECK_FAILS(sheaf__dialogue_ask(&p, &block, &d, "<image> <image>"), SHEAF_E_DATA,
+    check_question(&talk, "<image> <image>",
+                   "{256}<用户>" NUMBER(0) WHOLE " " NUMBER(1) WHOLE "<AI>", 2);
+    codec.max_length = 10;
+    CHECK_FAILS(sheaf__dialogue_ask(&prompt, &block, &talk, "<image> <image>"), SHEAF_E_DATA,
                 "a max_length above ");
-    close_dialogue(&d, &w, &c);
+    close_model();
 }
 
 FIXTURE(make_scratch, remove_scratch);

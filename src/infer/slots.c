@@ -198,11 +198,7 @@ static size_t move(char *block, const sheaf__slots *s, bool out)
                              shown * (size_t)image->embedded,
                              shown * (rows - (size_t)image->rows),
                              shown * (size_t)image->rows };
-    size_t at = 0;
-    for (size_t i = 0; i < sizeof bytes / sizeof *bytes; at += bytes[i++])
-        if (block != NULL && bytes[i] > 0)
-            memcpy(out ? array[i] : block + at, out ? block + at : array[i], bytes[i]);
-    return at;
+    return sheaf__lead_move(block, array, bytes, sizeof bytes / sizeof *bytes, out);
 }
 
 /* The pictures of a pass: from the leader to all; the others make room for them. Their pixels lie

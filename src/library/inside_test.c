@@ -41,16 +41,17 @@ static bool meddle(void *context, const sheaf_event_step *step)
 
 static void run(const char *out, bool *saw)
 {
-    sheaf_run_train_options how;
-    SHEAF_INIT(&how);
-    how.model = model;
-    how.data = data;
-    how.out = out;
-    how.steps = 4;
-    how.threads = 2;
-    how.settings = "lora-rank: 4\nlr: 0.0123\nlora-dropout: 0.1\nsave-every: 2\nseed: 7\n";
-    how.step = saw == NULL ? NULL : meddle;
-    how.context = saw;
+    sheaf_run_train_options how = {
+        .size = sizeof how,
+        .model = model,
+        .data = data,
+        .out = out,
+        .steps = 4,
+        .threads = 2,
+        .settings = "lora-rank: 4\nlr: 0.0123\nlora-dropout: 0.1\nsave-every: 2\nseed: 7\n",
+        .step = saw == NULL ? NULL : meddle,
+        .context = saw
+    };
     CHECK_OK(sheaf_run_train(NULL, &how));
 }
 

@@ -42,13 +42,11 @@ static void check_said(const said *s, const char *what)
 
 TEST(test_plan__notes_name_settings_and_fields)
 {
-    sheaf_run_train_options run;
-    sheaf_model_open_options open;
     sheaf_needs *needs;
     said s = { .n = 0 };
     const sheaf_events events = { hear, &s };
-    SHEAF_INIT(&run);
-    SHEAF_INIT(&open);
+    sheaf_run_train_options run = { .size = sizeof run };
+    sheaf_model_open_options open = { .size = sizeof open };
     run.model = open.model = model;
     run.events = open.events = &events;
     run.settings = "seq: 4000\nlora-targets: q_proj\n";
@@ -71,11 +69,8 @@ TEST(test_plan__notes_name_settings_and_fields)
 
 TEST(test_plan__errors_name_settings_and_fields)
 {
-    sheaf_model_open_options open;
     sheaf_needs *needs;
-    SHEAF_INIT(&open);
-    open.model = model;
-    open.place = "x";
+    sheaf_model_open_options open = { .size = sizeof open, .model = model, .place = "x" };
     CHECK_FAILS(sheaf_model_plan(&needs, &open, NULL), SHEAF_E_ARG,
                 "`place`: 'x' | a number of stages (2)");
     open.place = NULL;
@@ -94,15 +89,11 @@ TEST(test_plan__errors_name_settings_and_fields)
 
 TEST(test_timing__errors_name_settings_and_fields)
 {
-    sheaf_model_open_options open;
-    sheaf_plan_options how;
     sheaf_needs *needs;
-    SHEAF_INIT(&open);
-    SHEAF_INIT(&how);
-    how.time = true;
-    open.model = model;
-    open.positions = 12;
-    open.place = "2";
+    sheaf_model_open_options open = {
+        .size = sizeof open, .model = model, .positions = 12, .place = "2"
+    };
+    sheaf_plan_options how = { .size = sizeof how, .time = true };
     CHECK_FAILS(sheaf_model_plan(&needs, &open, &how), SHEAF_E_ARG,
                 "time of generation | layers on one stage | 2 | `place 1`");
     open.place = NULL;

@@ -103,8 +103,7 @@ sheaf_status *sheaf__run_export(sheaf__run_export_result *out, const sheaf__run_
 sheaf_status *sheaf__run_export_count(int64_t *tensors, int64_t *bytes, const char *dst)
 {
     sheaf_weights *weights = NULL;
-    sheaf_weights_facts facts;
-    SHEAF_INIT(&facts);
+    sheaf_weights_facts facts = { .size = sizeof facts };
     sheaf_status *st = sheaf_weights_open(&weights, dst, NULL);
     TRY(st, sheaf_weights_info(&facts, weights));
     *tensors = facts.tensors;

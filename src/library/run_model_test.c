@@ -10,15 +10,14 @@ static char model[400], data[400];
 
 static sheaf_status *train(const char *out, int64_t steps, bool resume, const char *settings)
 {
-    sheaf_run_train_options how;
-    SHEAF_INIT(&how);
-    how.model = resume ? NULL : model;
-    how.data = resume ? NULL : data;
-    how.out = at(out);
-    how.steps = steps;
-    how.resume = resume;
-    how.threads = 2;
-    how.settings = settings;
+    sheaf_run_train_options how = { .size = sizeof how,
+                                    .model = resume ? NULL : model,
+                                    .data = resume ? NULL : data,
+                                    .out = at(out),
+                                    .steps = steps,
+                                    .resume = resume,
+                                    .threads = 2,
+                                    .settings = settings };
     return sheaf_run_train(NULL, &how);
 }
 
@@ -59,13 +58,10 @@ static void change_manifest(const char *out, const char *was, const char *is)
 static sheaf_status *evaluate(const char *path, const char *adapter)
 {
     sheaf_model *m;
-    sheaf_model_open_options open;
-    sheaf_model_evaluate_options how;
-    SHEAF_INIT(&open);
-    SHEAF_INIT(&how);
-    open.model = path;
-    open.adapter = adapter;
-    open.late = true;
+    sheaf_model_open_options open = {
+        .size = sizeof open, .model = path, .adapter = adapter, .late = true
+    };
+    sheaf_model_evaluate_options how = { .size = sizeof how };
     open.evaluates = how.data = data;
     sheaf_status *st = sheaf_model_open(&m, &open);
     TRY(st, sheaf_model_evaluate(NULL, m, &how));
@@ -75,11 +71,8 @@ static sheaf_status *evaluate(const char *path, const char *adapter)
 
 static sheaf_status *open_late(const char *path)
 {
-    sheaf_model_open_options how;
     sheaf_model *m = NULL;
-    SHEAF_INIT(&how);
-    how.model = path;
-    how.late = true;
+    sheaf_model_open_options how = { .size = sizeof how, .model = path, .late = true };
     sheaf_status *st = sheaf_model_open(&m, &how);
     sheaf_model_close(m);
     return st;
@@ -173,8 +166,7 @@ static void check_settings(const char *out, const char *line, bool there)
 
 static void check_same(const char *a, const char *b)
 {
-    sheaf_weights_diff_report report;
-    SHEAF_INIT(&report);
+    sheaf_weights_diff_report report = { .size = sizeof report };
     CHECK_OK(sheaf_weights_diff(&report, at(a), at(b), NULL));
     assert_true(report.tensors > 0 && report.different == 0);
 }

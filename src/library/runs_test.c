@@ -7,13 +7,9 @@
 
 static sheaf_run_train_options run_of(const char *out, int64_t steps)
 {
-    sheaf_run_train_options how;
-    SHEAF_INIT(&how);
-    how.model = model;
-    how.data = data;
-    how.out = out;
-    how.steps = steps;
-    how.threads = 2;
+    sheaf_run_train_options how = {
+        .size = sizeof how, .model = model, .data = data, .out = out, .steps = steps, .threads = 2
+    };
     how.settings =
         "lora-rank: 4\nlora-targets: all-linear\nlr: 1e-2\nschedule: constant\nseed: 7\n";
     return how;
@@ -23,13 +19,12 @@ static sheaf_run_train_options run_of(const char *out, int64_t steps)
 static sheaf_model *opened(const char *path, const char *adapter, int tp, int64_t positions)
 {
     sheaf_model *m;
-    sheaf_model_open_options how;
-    SHEAF_INIT(&how);
-    how.model = path;
-    how.adapter = adapter;
-    how.tp = tp;
-    how.threads = 2;
-    how.positions = positions;
+    sheaf_model_open_options how = { .size = sizeof how,
+                                     .model = path,
+                                     .adapter = adapter,
+                                     .tp = tp,
+                                     .threads = 2,
+                                     .positions = positions };
     how.late = positions == 0; /* loaded when it is first asked */
     CHECK_OK(sheaf_model_open(&m, &how));
     return m;
@@ -37,8 +32,7 @@ static sheaf_model *opened(const char *path, const char *adapter, int tp, int64_
 
 static void check_same(const char *a, const char *b)
 {
-    sheaf_weights_diff_report report;
-    SHEAF_INIT(&report);
+    sheaf_weights_diff_report report = { .size = sizeof report };
     CHECK_OK(sheaf_weights_diff(&report, a, b, NULL));
     assert_true(report.tensors > 0);
     assert_int_equal(report.different, 0);
@@ -68,9 +62,8 @@ TEST(test_train__stopped_and_gone_on_with_gives_the_same_adapter)
 {
     int heard = 0;
     sheaf_run_train_options how = run_of(at("whole"), 4);
-    sheaf_run_train_report whole, rest;
-    SHEAF_INIT(&whole);
-    SHEAF_INIT(&rest);
+    sheaf_run_train_report whole = { .size = sizeof whole };
+    sheaf_run_train_report rest = { .size = sizeof rest };
     CHECK_OK(sheaf_run_train(&whole, &how));
     assert_true(whole.step == 4 && whole.first == 0 && whole.adapter && whole.trained > 0);
     assert_int_equal(lines_of(at("whole"), "metrics.jsonl"), 4);
@@ -97,8 +90,7 @@ TEST(test_train__stopped_and_gone_on_with_gives_the_same_adapter)
 TEST(test_train__gives_texts_to_who_knows_them)
 {
     sheaf_run_train_options how = run_of(at("before"), 1);
-    sheaf_run_train_report report;
-    SHEAF_INIT(&report);
+    sheaf_run_train_report report = { .size = sizeof report };
     report.size = offsetof(sheaf_run_train_report, json);
     report.json = report.text = (char *)&how;
     CHECK_OK(sheaf_run_train(&report, &how));
@@ -109,8 +101,7 @@ TEST(test_train__gives_texts_to_who_knows_them)
 TEST(test_train__tells_what_evaluations_said)
 {
     sheaf_run_train_options how = run_of(at("judged"), 9);
-    sheaf_run_train_report report;
-    SHEAF_INIT(&report);
+    sheaf_run_train_report report = { .size = sizeof report };
     how.settings = "lora-rank: 4\nlr: 3\nschedule: constant\n"
                    "eval-split: 0.5\neval-every: 1\npatience: 2\n";
     CHECK_OK(sheaf_run_train(&report, &how));
@@ -173,11 +164,8 @@ TEST(test_train__says_what_cannot_be)
 static sheaf_model_evaluate_report evaluate(const char *path, const char *adapter, int tp)
 {
     sheaf_model *m = opened(path, adapter, tp, 0);
-    sheaf_model_evaluate_options how;
-    sheaf_model_evaluate_report report;
-    SHEAF_INIT(&how);
-    SHEAF_INIT(&report);
-    how.data = data;
+    sheaf_model_evaluate_options how = { .size = sizeof how, .data = data };
+    sheaf_model_evaluate_report report = { .size = sizeof report };
     CHECK_OK(sheaf_model_evaluate(&report, m, &how));
     assert_true(report.tokens > 0);
     sheaf_model_close(m);
@@ -214,8 +202,7 @@ TEST(test_evaluate__hands_out_logits)
 {
     seen s = { 0 };
     sheaf_model *m = opened(model, NULL, 1, 0);
-    sheaf_model_evaluate_options how;
-    SHEAF_INIT(&how);
+    sheaf_model_evaluate_options how = { .size = sizeof how };
     CHECK_FAILS(sheaf_model_evaluate(NULL, m, &how), SHEAF_E_ARG, "data, specials");
     how.data = data;
     how.take = see;
@@ -238,12 +225,9 @@ TEST(test_evaluate__hands_out_logits)
 static sheaf_model_generate_options asking(const char *text, const int32_t *tokens, int64_t ntokens,
                                            int64_t max_new)
 {
-    sheaf_model_generate_options how;
-    SHEAF_INIT(&how);
-    how.text = text;
-    how.tokens = tokens;
-    how.ntokens = ntokens;
-    how.max_new = max_new;
+    sheaf_model_generate_options how = {
+        .size = sizeof how, .text = text, .tokens = tokens, .ntokens = ntokens, .max_new = max_new
+    };
     return how;
 }
 
@@ -380,11 +364,9 @@ TEST(test_chat__remembers_until_it_is_reset)
 {
     static const char question[] = "What is in this picture then?";
     char first[2][200], again[200];
-    sheaf_weights_init_options make;
-    SHEAF_INIT(&make);
-    make.spec = "tiny-bytes";
-    make.dst = at("bytes");
-    make.seed = 5;
+    sheaf_weights_init_options make = {
+        .size = sizeof make, .spec = "tiny-bytes", .dst = at("bytes"), .seed = 5
+    };
     CHECK_OK(sheaf_weights_init(NULL, &make));
     for (int tp = 1; tp <= 2; tp++) {
         sheaf_model_generate_options both = asking(NULL, NULL, 0, 12);
@@ -593,10 +575,8 @@ TEST(test_chat__is_saved_and_goes_on)
 
 TEST(test_open__a_model_that_is_none)
 {
-    sheaf_model_open_options how;
     sheaf_model *m;
-    SHEAF_INIT(&how);
-    how.model = at("nowhere");
+    sheaf_model_open_options how = { .size = sizeof how, .model = at("nowhere") };
     CHECK_FAILS(sheaf_model_open(&m, &how), SHEAF_E_IO, "nowhere");
     assert_null(m);
     how.model = model;
@@ -610,13 +590,10 @@ TEST(test_open__a_model_that_is_none)
 TEST(test_merge__a_run_with_its_own_base)
 {
     const char *runs[] = { at("whole") }, *adapters[] = { at("whole/adapter") };
-    sheaf_weights_merge_options how;
-    sheaf_weights_merge_report report;
-    SHEAF_INIT(&how);
-    SHEAF_INIT(&report);
-    how.adapters = runs;
-    how.nadapters = 1;
-    how.dst = at("merged");
+    sheaf_weights_merge_options how = {
+        .size = sizeof how, .adapters = runs, .nadapters = 1, .dst = at("merged")
+    };
+    sheaf_weights_merge_report report = { .size = sizeof report };
     CHECK_OK(sheaf_weights_merge(&report, &how));
     assert_true(report.adapted > 0 && report.changed == report.adapted);
     how.base = model;
@@ -628,13 +605,10 @@ TEST(test_merge__a_run_with_its_own_base)
 
 TEST(test_convert__a_run_to_the_adapter_it_left)
 {
-    sheaf_weights_convert_options how;
-    SHEAF_INIT(&how);
-    how.src = at("whole");
-    how.dst = at("exported");
-    how.to = "peft";
-    sheaf_weights_convert_report report;
-    SHEAF_INIT(&report);
+    sheaf_weights_convert_options how = {
+        .size = sizeof how, .src = at("whole"), .dst = at("exported"), .to = "peft"
+    };
+    sheaf_weights_convert_report report = { .size = sizeof report };
     CHECK_OK(sheaf_weights_convert(&report, &how));
     assert_int_equal(report.step, 4);
     check_same(at("exported"), at("whole/adapter"));
@@ -642,15 +616,11 @@ TEST(test_convert__a_run_to_the_adapter_it_left)
 
 TEST(test_plan__more_ranks_need_less_each)
 {
-    sheaf_run_train_options how;
     sheaf_needs *one, *four;
-    sheaf_needs_facts a, b;
-    sheaf_needs_rank_facts rank;
-    SHEAF_INIT(&how);
-    SHEAF_INIT(&a);
-    SHEAF_INIT(&b);
-    SHEAF_INIT(&rank);
-    how.model = model;
+    sheaf_run_train_options how = { .size = sizeof how, .model = model };
+    sheaf_needs_facts a = { .size = sizeof a };
+    sheaf_needs_facts b = { .size = sizeof b };
+    sheaf_needs_rank_facts rank = { .size = sizeof rank };
     CHECK_OK(sheaf_run_plan(&one, &how, NULL));
     how.tp = 4;
     CHECK_OK(sheaf_run_plan(&four, &how, NULL));
@@ -666,8 +636,7 @@ TEST(test_plan__more_ranks_need_less_each)
     assert_null(sheaf_needs_kind(-1));
     sheaf_needs_free(one);
     sheaf_needs_free(four);
-    sheaf_model_open_options open;
-    SHEAF_INIT(&open);
+    sheaf_model_open_options open = { .size = sizeof open };
     open.model = at("whole"); /* a run: its base */
     CHECK_OK(sheaf_model_plan(&one, &open, NULL));
     CHECK_OK(sheaf_needs_info(&b, one));
@@ -681,13 +650,11 @@ TEST(test_plan__more_ranks_need_less_each)
 TEST(test_plan__a_model_as_it_would_be_opened)
 {
     sheaf_model_open_options how, bad[7];
-    sheaf_plan_options ask;
-    sheaf_needs_facts facts;
     sheaf_needs *needs;
     sheaf_model *m;
     SHEAF_INIT(&how);
-    SHEAF_INIT(&facts);
-    SHEAF_INIT(&ask);
+    sheaf_needs_facts facts = { .size = sizeof facts };
+    sheaf_plan_options ask = { .size = sizeof ask };
     how.model = model;
     for (size_t i = 0; i < ARRAY_LEN(bad); i++)
         bad[i] = how;
@@ -717,16 +684,12 @@ TEST(test_plan__a_model_as_it_would_be_opened)
 /* Never how long. */
 TEST(test_timing__adds_up)
 {
-    sheaf_run_train_options run;
-    sheaf_model_open_options open;
-    sheaf_plan_options how;
-    sheaf_timing_facts a, b;
     sheaf_needs *needs;
-    SHEAF_INIT(&run);
-    SHEAF_INIT(&open);
-    SHEAF_INIT(&how);
-    SHEAF_INIT(&a);
-    SHEAF_INIT(&b);
+    sheaf_run_train_options run = { .size = sizeof run };
+    sheaf_model_open_options open = { .size = sizeof open };
+    sheaf_plan_options how = { .size = sizeof how };
+    sheaf_timing_facts a = { .size = sizeof a };
+    sheaf_timing_facts b = { .size = sizeof b };
     run.model = open.model = model;
     run.settings = "seq: 8\nmicro-batch: 2\nthreads: 1\n";
     CHECK_OK(sheaf_run_plan(&needs, &run, NULL));

@@ -6,14 +6,10 @@
 
 static void make_model(const char *dst, uint64_t seed)
 {
-    sheaf_weights_init_options how;
-    SHEAF_INIT(&how);
-    how.spec = "tiny-bytes";
-    how.dst = dst;
-    how.seed = seed;
-    how.threads = 1;
-    sheaf_weights_init_report report;
-    SHEAF_INIT(&report);
+    sheaf_weights_init_options how = {
+        .size = sizeof how, .spec = "tiny-bytes", .dst = dst, .seed = seed, .threads = 1
+    };
+    sheaf_weights_init_report report = { .size = sizeof report };
     CHECK_OK(sheaf_weights_init(&report, &how));
     assert_true(report.tensors > 30 && report.bytes == 4 * report.parameters);
 }
@@ -84,8 +80,7 @@ TEST(test_weights__rows_are_those_of_the_whole_tensor)
     static const char name[] = "model.layers.1.mlp.down_proj.weight";
     const char *dir = at("read");
     sheaf_weights *w;
-    sheaf_weights_facts facts;
-    SHEAF_INIT(&facts);
+    sheaf_weights_facts facts = { .size = sizeof facts };
     make_model(dir, 1);
     CHECK_OK(sheaf_weights_open(&w, dir, NULL));
     CHECK_OK(sheaf_weights_info(&facts, w));
@@ -121,13 +116,9 @@ TEST(test_weights__a_config_may_lie_elsewhere)
     CHECK_OK(sheaf__path_join(&there, dir, "config.json"));
     CHECK_OK(sheaf__path_join(&elsewhere, scratch.dir, "elsewhere.json"));
     assert_int_equal(rename(there, elsewhere), 0);
-    sheaf_weights_options how;
-    SHEAF_INIT(&how);
-    how.config = elsewhere;
-    how.dialect = "hf";
+    sheaf_weights_options how = { .size = sizeof how, .config = elsewhere, .dialect = "hf" };
     sheaf_weights *w;
-    sheaf_weights_facts facts;
-    SHEAF_INIT(&facts);
+    sheaf_weights_facts facts = { .size = sizeof facts };
     CHECK_OK(sheaf_weights_open(&w, dir, &how));
     CHECK_OK(sheaf_weights_info(&facts, w));
     assert_string_equal(facts.config, elsewhere);
@@ -149,33 +140,26 @@ static void count_differences(void *context, const sheaf_diff_item *item)
 TEST(test_weights__converted_there_and_back_are_the_same)
 {
     const char *model = at("one"), *other = at("two"), *parts = at("parts"), *back = at("back");
-    sheaf_weights_diff_report report;
-    SHEAF_INIT(&report);
+    sheaf_weights_diff_report report = { .size = sizeof report };
     make_model(model, 1);
     make_model(other, 2);
-    sheaf_weights_convert_options how;
-    SHEAF_INIT(&how);
-    how.src = model;
-    how.dst = parts;
-    how.to = "sheaf";
-    how.slices = 2;
-    how.threads = 1;
+    sheaf_weights_convert_options how = {
+        .size = sizeof how, .src = model, .dst = parts, .to = "sheaf", .slices = 2, .threads = 1
+    };
     CHECK_OK(sheaf_weights_convert(NULL, &how));
     how.src = parts;
     how.dst = back;
     how.to = "hf";
     how.slices = 0;
-    sheaf_weights_convert_report converted;
-    SHEAF_INIT(&converted);
+    sheaf_weights_convert_report converted = { .size = sizeof converted };
     CHECK_OK(sheaf_weights_convert(&converted, &how));
     assert_true(converted.tensors > 30);
     CHECK_OK(sheaf_weights_diff(&report, model, back, NULL));
     assert_int_equal(report.different, 0);
     int64_t told = 0;
-    sheaf_weights_diff_options listening;
-    SHEAF_INIT(&listening);
-    listening.on_item = count_differences;
-    listening.context = &told;
+    sheaf_weights_diff_options listening = { .size = sizeof listening,
+                                             .on_item = count_differences,
+                                             .context = &told };
     CHECK_OK(sheaf_weights_diff(&report, model, other, &listening));
     assert_true(told == report.different && told > 20 && !report.same);
 }
@@ -194,8 +178,7 @@ TEST(test_verify__a_changed_byte_is_a_finding)
     const unsigned char nan[] = { 0, 0, 0xc0, 0x7f };
     assert_true(f != NULL && fseek(f, -4, SEEK_END) == 0 && fwrite(nan, 4, 1, f) == 1);
     fclose(f);
-    sheaf_weights_verify_options how;
-    SHEAF_INIT(&how);
+    sheaf_weights_verify_options how = { .size = sizeof how };
     CHECK_OK(sheaf_weights_verify(&v, model, &how));
     assert_false(sheaf_verification_sound(v));
     bool found = false;
@@ -207,8 +190,7 @@ TEST(test_verify__a_changed_byte_is_a_finding)
     how.quick = true;
     CHECK_OK(sheaf_weights_verify(&v, model, &how));
     assert_true(sheaf_verification_sound(v));
-    sheaf_verification_facts facts;
-    SHEAF_INIT(&facts);
+    sheaf_verification_facts facts = { .size = sizeof facts };
     CHECK_OK(sheaf_verification_info(&facts, v));
     assert_true(facts.sound && !facts.full);
     sheaf_verification_free(v);
@@ -221,11 +203,9 @@ TEST(test_control__stops_what_is_begun_later_too)
     sheaf_control *control;
     CHECK_OK(sheaf_control_new(&control));
     sheaf_control_stop(control);
-    sheaf_weights_init_options how;
-    SHEAF_INIT(&how);
-    how.spec = "tiny-bytes";
-    how.dst = at("stopped");
-    how.control = control;
+    sheaf_weights_init_options how = {
+        .size = sizeof how, .spec = "tiny-bytes", .dst = at("stopped"), .control = control
+    };
     CHECK_FAILS(sheaf_weights_init(NULL, &how), SHEAF_E_STOPPED, "");
     assert_int_equal(sheaf__path_kind(how.dst), SHEAF_PATH_NONE);
     sheaf_control_free(control);
@@ -234,11 +214,8 @@ TEST(test_control__stops_what_is_begun_later_too)
 
 TEST(test_weights__say_what_was_forgotten)
 {
-    sheaf_weights_merge_options merge;
-    sheaf_weights_convert_options convert;
-    SHEAF_INIT(&merge);
-    SHEAF_INIT(&convert);
-    merge.base = "base";
+    sheaf_weights_merge_options merge = { .size = sizeof merge, .base = "base" };
+    sheaf_weights_convert_options convert = { .size = sizeof convert };
     CHECK_FAILS(sheaf_weights_merge(NULL, &merge), SHEAF_E_ARG, "dst");
     merge.dst = "dst";
     merge.dtype = SHEAF_F64;
@@ -254,7 +231,6 @@ TEST(test_weights__refuse_what_cannot_be)
     const double nan_weight[] = { NAN };
     sheaf_weights_convert_options to, bad_to[7];
     sheaf_weights_merge_options of, bad_of[9];
-    sheaf_weights_verify_options how;
     sheaf_verification *found;
     sheaf_weights *w;
     make_model(at("forms"), 3);
@@ -296,8 +272,7 @@ TEST(test_weights__refuse_what_cannot_be)
         CHECK_FAILS(sheaf_weights_merge(NULL, &bad_of[i]), SHEAF_E_ARG,
                     i < 8 ? "sheaf_weights_merge_options" : "an adapter beside it");
     assert_int_equal(sheaf__path_kind(to.dst), SHEAF_PATH_NONE);
-    SHEAF_INIT(&how);
-    how.threads = -1;
+    sheaf_weights_verify_options how = { .size = sizeof how, .threads = -1 };
     CHECK_FAILS(sheaf_weights_verify(&found, to.src, &how), SHEAF_E_ARG, "threads | 0 to 4096");
     CHECK_FAILS(sheaf_weights_verify(&found, NULL, NULL), SHEAF_E_ARG, "a path");
     CHECK_FAILS(sheaf_weights_open(&w, NULL, NULL), SHEAF_E_ARG, "a path");

@@ -216,22 +216,17 @@ static sheaf_status *read_text(json_t *out, const json_t *asked)
 
 sheaf_status *sheaf__responses_request(json_t **out, const json_t *asked)
 {
-    static const char *const same[] = { "model",
-                                        "stream",
-                                        "temperature",
-                                        "top_p",
-                                        "top_k",
-                                        "seed",
-                                        "repetition_penalty",
-                                        "stop",
-                                        "max_output_tokens",
-                                        "parallel_tool_calls" };
+    static const char same[] = "model stream temperature top_p top_k seed repetition_penalty stop "
+                               "max_output_tokens parallel_tool_calls";
+    const char *key;
+    json_t *value;
     *out = json_object();
     sheaf_status *st = *out == NULL ? no_memory() : NULL;
-    for (size_t i = 0; i < sizeof same / sizeof *same && st == NULL; i++)
-        if (json_object_get(asked, same[i]) != NULL &&
-            json_object_set(*out, same[i], json_object_get(asked, same[i])) != 0)
+    json_object_foreach((json_t *)asked, key, value)
+    {
+        if (sheaf__is_listed(same, key, strlen(key)) && json_object_set(*out, key, value) != 0)
             st = no_memory();
+    }
     TRY(st, read_input(*out, asked));
     TRY(st, read_tools(*out, asked));
     return TRY(st, read_text(*out, asked));

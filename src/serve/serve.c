@@ -28,8 +28,7 @@ typedef struct server {
 static void put_model(sheaf_json_writer *j, server *s, int i)
 {
     const sheaf__served_model *v = &s->served.model[i];
-    sheaf_model_facts facts;
-    SHEAF_INIT(&facts);
+    sheaf_model_facts facts = { .size = sizeof facts };
     sheaf_status_free(sheaf_model_info(&facts, v->model));
     sheaf__json_put(j,
                     "{ id:s object:s created:d owned_by:s family:s adapter:b chat:b pictures:d "

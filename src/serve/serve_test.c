@@ -48,14 +48,12 @@ static void *run(void *self)
 static int begin(void **state)
 {
     static sheaf_model_open_options model;
-    sheaf_weights_init_options made;
-    sheaf_weights_init_report report;
     make_scratch(state);
-    SHEAF_INIT(&made);
-    SHEAF_INIT(&report);
+    sheaf_weights_init_options made = { .size = sizeof made,
+                                        .spec = "tiny-bytes",
+                                        .dst = at("bytes") };
+    sheaf_weights_init_report report = { .size = sizeof report };
     SHEAF_INIT(&model);
-    made.spec = "tiny-bytes";
-    made.dst = at("bytes");
     CHECK_OK(sheaf_weights_init(&report, &made));
     model.model = made.dst;
     model.positions = 300;

@@ -136,8 +136,7 @@ sheaf_status *ask_options(sheaf_model_generate_options *out, const cli *cli,
 
 sheaf_prompt_facts ask_facts(const sheaf_prompts *prompts, int64_t prompt)
 {
-    sheaf_prompt_facts facts;
-    SHEAF_INIT(&facts);
+    sheaf_prompt_facts facts = { .size = sizeof facts };
     sheaf_status_free(sheaf_prompts_info(&facts, prompts, prompt));
     return facts;
 }

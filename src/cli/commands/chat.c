@@ -420,8 +420,7 @@ static sheaf_status *begin(session *t, const cli_option *table)
 {
     const settings *s = t->s;
     sheaf_model_generate_options answers;
-    sheaf_chat_options o;
-    SHEAF_INIT(&o);
+    sheaf_chat_options o = { .size = sizeof o };
     sheaf_status *st = ask_options(&answers, t->cli, table, &s->ask, &t->facts);
     answers.on_text = ask_streams(t->cli, &s->ask) ? speak : NULL;
     answers.context = t;

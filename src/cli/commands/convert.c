@@ -89,10 +89,8 @@ static void print_report(cli *cli, const sheaf_weights_convert_options *how,
 
 int cmd_convert(cli *cli, int argc, char **argv)
 {
-    sheaf_weights_convert_options how;
-    sheaf_weights_convert_report report;
-    SHEAF_INIT(&how);
-    SHEAF_INIT(&report);
+    sheaf_weights_convert_options how = { .size = sizeof how };
+    sheaf_weights_convert_report report = { .size = sizeof report };
     int64_t shard_mb = 0;
     int type = 0;
     const cli_option options[] = {

@@ -170,13 +170,10 @@ int cmd_diff(cli *cli, int argc, char **argv)
         { 0 },
     };
     cli_paths paths;
-    sheaf_weights_diff_report report;
-    sheaf_weights_diff_options how;
-    SHEAF_INIT(&report);
-    SHEAF_INIT(&how);
-    how.on_item = tell;
-    how.context = &t;
-    how.events = &cli->events;
+    sheaf_weights_diff_report report = { .size = sizeof report };
+    sheaf_weights_diff_options how = {
+        .size = sizeof how, .on_item = tell, .context = &t, .events = &cli->events
+    };
     sheaf_status *st = cli_parse(cli, options, &paths, argc, argv);
     if (st == NULL) {
         tolerant = sheaf__settings_given(&cli->settings, options, "atol");

@@ -201,8 +201,7 @@ static void print_result(const work *w)
 
 static sheaf_status *read_prompts(work *w, sheaf_model *m)
 {
-    sheaf_prompts_options o;
-    SHEAF_INIT(&o);
+    sheaf_prompts_options o = { .size = sizeof o };
     o.data = w->o.data;
     o.query = w->o.query;
     o.fields = w->o.fields;
@@ -229,10 +228,9 @@ static sheaf_status *run(cli *cli, work *w)
 {
     sheaf_model *m = NULL;
     char *partial = NULL;
-    sheaf_model_generate_options answers;
     SHEAF_INIT(&w->facts);
     SHEAF_INIT(&w->report);
-    SHEAF_INIT(&answers);
+    sheaf_model_generate_options answers = { .size = sizeof answers };
     w->model.events = w->o.events = &cli->events;
     w->model.evaluates = w->match ? NULL : w->o.data;
     sheaf_status *st = sheaf_model_open(&m, &w->model);

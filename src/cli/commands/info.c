@@ -154,10 +154,8 @@ static sheaf_status *print_path(const cli *cli, const char *path, const char *te
 
 static sheaf_status *show_path(output *t, const char *path)
 {
-    sheaf_path_info_options how;
     char *text = NULL;
-    SHEAF_INIT(&how);
-    how.tensors = t->tensors;
+    sheaf_path_info_options how = { .size = sizeof how, .tensors = t->tensors };
     sheaf_status *st = sheaf_path_info(&text, path, &how);
     if (st == NULL && t->cli->json)
         sheaf__json_put_raw(&t->json, NULL, text);
@@ -171,11 +169,10 @@ static sheaf_status *show_path(output *t, const char *path)
 
 static sheaf_status *show_machine(output *t)
 {
-    sheaf_machine_facts m;
     sheaf_json_writer own = { .compact = true };
     json_t *facts = NULL, *gpus = NULL;
     char *text = NULL;
-    SHEAF_INIT(&m);
+    sheaf_machine_facts m = { .size = sizeof m };
     sheaf_status *st = sheaf_machine_info(&m);
     if (st != NULL)
         return st;

@@ -21,10 +21,8 @@ void cmd_init_names(sheaf_text *to)
 
 int cmd_init(cli *cli, int argc, char **argv)
 {
-    sheaf_weights_init_options how;
-    sheaf_weights_init_report report;
-    SHEAF_INIT(&how);
-    SHEAF_INIT(&report);
+    sheaf_weights_init_options how = { .size = sizeof how };
+    sheaf_weights_init_report report = { .size = sizeof report };
     const cli_option options[] = {
         { "seed", CLI_SEED, &how.seed, "seed of all random numbers" },
         { "dtype", CLI_CHOICE, &how.dtype, "type of the weights (default as in SPEC)",

@@ -166,10 +166,8 @@ static sheaf_status *settle(sheaf_weights_merge_options *how, words *w, const cl
 
 int cmd_merge(cli *cli, int argc, char **argv)
 {
-    sheaf_weights_merge_options how;
-    sheaf_weights_merge_report report;
-    SHEAF_INIT(&how);
-    SHEAF_INIT(&report);
+    sheaf_weights_merge_options how = { .size = sizeof how };
+    sheaf_weights_merge_report report = { .size = sizeof report };
     words w = { 0 };
     const cli_option options[] = {
         { "as-peft", CLI_FLAG, &w.as_peft,

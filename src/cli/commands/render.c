@@ -90,8 +90,7 @@ static sheaf_status *take_input(FILE **file, char path[32])
 
 int cmd_render(cli *cli, int argc, char **argv)
 {
-    sheaf_render_options o;
-    SHEAF_INIT(&o);
+    sheaf_render_options o = { .size = sizeof o };
     o.take = print_record;
     o.context = cli;
     o.events = &cli->events;

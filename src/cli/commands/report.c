@@ -69,9 +69,8 @@ static sheaf_status *write_page(const cli *cli, const sheaf_report *report, cons
 int cmd_report(cli *cli, int argc, char **argv)
 {
     settings s = { .host = "127.0.0.1", .port = 8081 };
-    sheaf_report_options how;
     sheaf_report *report = NULL;
-    SHEAF_INIT(&how);
+    sheaf_report_options how = { .size = sizeof how };
     const cli_option options[] = {
         { "out", CLI_PATH, &s.out, "the page to write; a file there is replaced", .unit = "FILE",
           .letter = 'o' },

@@ -67,8 +67,7 @@ static void print_report(FILE *to, const sheaf_verification *v, const sheaf_veri
 
 static void facts_json(sheaf_json_writer *j, const sheaf_verification *v)
 {
-    sheaf_verification_facts facts;
-    SHEAF_INIT(&facts);
+    sheaf_verification_facts facts = { .size = sizeof facts };
     sheaf_status_free(sheaf_verification_info(&facts, v)); /* its size is right */
     cli_facts_json(j, &facts);
 }
@@ -160,8 +159,7 @@ static sheaf_status *verify(telling *t, bool *sound, const cli_paths *paths,
 int cmd_verify(cli *cli, int argc, char **argv)
 {
     telling t = { .cli = cli };
-    sheaf_weights_verify_options how;
-    SHEAF_INIT(&how);
+    sheaf_weights_verify_options how = { .size = sizeof how };
     const cli_option options[] = {
         { "quick", CLI_FLAG, &how.quick, "structure only: no tensor data is read" },
         { "config", CLI_PATH, &how.config, "the model's config.json, if its folder has none",

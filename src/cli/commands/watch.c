@@ -149,9 +149,8 @@ static sheaf_status *show(cli *cli, bool *running, const sheaf_report *report, b
 
 int cmd_watch(cli *cli, int argc, char **argv)
 {
-    sheaf_report_options how;
     sheaf_report *report = NULL;
-    SHEAF_INIT(&how);
+    sheaf_report_options how = { .size = sizeof how };
     const cli_option options[] = { { 0 } };
     cli_paths paths;
     sheaf_status *st = cli_parse(cli, options, &paths, argc, argv);

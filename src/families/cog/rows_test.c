@@ -42,12 +42,16 @@ static sheaf_status *parse(sheaf_config *c, const json_t *config)
     return st;
 }
 
-static sheaf_schema *schema_of(const char *model, int slices)
+/* The schema of a recorded model, whose config has another value under `key` if that is not NULL.
+ */
+static sheaf_schema *schema_with(const char *model, int slices, const char *key, json_t *value)
 {
     json_t *config = recorded(golden(model));
     sheaf_config c;
     sheaf_schema *schema = NULL;
     assert_non_null(config);
+    if (key != NULL)
+        json_object_set_new(config, key, value);
     CHECK_OK(parse(&c, config));
     CHECK_OK(sheaf_schema_new(&schema, &c, slices));
     sheaf_config_release(&c);
@@ -157,7 +161,7 @@ TEST(test_cuts__by_hand)
         { "mixins.encoder.vit.model.blocks.2.mlp.ffn_ln.weight", 0, 1, 42, 1, -1, -1 },
         { "mixins.encoder.vit.model.blocks.2.mlp.w3.weight", 1, 1, 42, 1, 1, 0 },
     };
-    sheaf_schema *schema = schema_of("cogagent", 8);
+    sheaf_schema *schema = schema_with("cogagent", 8, NULL, NULL);
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         const sheaf_tensor *t = sheaf_schema_find(schema, rows[i].name);
         if (t == NULL || t->cut.nparts != rows[i].parts || t->in_axis != rows[i].in ||
@@ -322,18 +326,22 @@ TEST(test_sizes__of_the_released_models)
                      i == 0 ? "CogVLMModel" : "FineTuneTestCogAgentModel", i == 0 ? "" : agent);
         CHECK_OK(sheaf_config_parse(&c, buffer, (size_t)n));
         CHECK_OK(sheaf_schema_new(&schema, &c, 8));
-        int64_t parameters = 0;
-        for (int64_t t = 0; t < schema->count; t++) {
-            const int64_t *d = schema->tensor[t].shape;
-            parameters += schema->tensor[t].buffer ? 0 : d[0] * d[1] * d[2] * d[3];
-        }
-        assert_int_equal(parameters, want[i]);
+        assert_int_equal(parameters_of(schema), want[i]);
         assert_int_equal(c.pad, 0); /* outside the table */
         assert_string_equal(sheaf_family_name(c.family), i == 0 ? "cogvlm" : "cogagent");
         check_hub(&c, schema, want[i]);
         sheaf_schema_free(schema);
         sheaf_config_release(&c);
     }
+}
+
+/* A published config. */
+static json_t *published(const char *file)
+{
+    const char *source = getenv("SHEAF_SOURCE_ROOT");
+    char path[1200];
+    snprintf(path, sizeof path, "%s/tests/data/configs/%s", source == NULL ? "." : source, file);
+    return json_load_file(path, 0, NULL);
 }
 
 /* As published, but for the names of the repositories. */
@@ -348,13 +356,9 @@ TEST(test_sizes__of_the_hubs_configs)
         { "cogagent-chat-hf.json", 224, 18291033280 },
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        const char *source = getenv("SHEAF_SOURCE_ROOT");
-        char path[1200];
         sheaf_config c;
         sheaf_schema *schema = NULL;
-        snprintf(path, sizeof path, "%s/tests/data/configs/%s", source == NULL ? "." : source,
-                 rows[i].file);
-        json_t *config = json_load_file(path, 0, NULL),
+        json_t *config = published(rows[i].file),
                *vision = json_object_get(config, "vision_config");
         const int64_t side = rows[i].pixels / 14;
         json_object_set_new(vision, "image_size", json_integer(rows[i].pixels));
@@ -369,13 +373,27 @@ TEST(test_sizes__of_the_hubs_configs)
     }
 }
 
+/* A change of a config, or of an object in it, that is refused. */
+typedef struct refusal {
+    const char *object, *change;
+    sheaf_code code;
+    const char *part;
+} refusal;
+
+/* Takes over `config`. */
+static void check_refused(json_t *config, const refusal *row)
+{
+    json_t *change = json_loads(row->change, 0, NULL);
+    sheaf_config c;
+    json_object_update(row->object == NULL ? config : json_object_get(config, row->object), change);
+    CHECK_FAILS(parse(&c, config), row->code, row->part);
+    json_decref(config);
+    json_decref(change);
+}
+
 TEST(test_hub_config__refuses_by_name)
 {
-    static const struct {
-        const char *object, *change;
-        sheaf_code code;
-        const char *part;
-    } rows[] = {
+    static const refusal rows[] = {
         { NULL, "{\"hidden_act\":\"gelu\"}", SHEAF_E_UNSUPPORTED, "'hidden_act'" },
         { NULL, "{\"tie_word_embeddings\":true}", SHEAF_E_UNSUPPORTED, "'tie_word_embeddings'" },
         { NULL, "{\"num_attention_heads\":31}", SHEAF_E_LAYOUT, "'hidden_size'" },
@@ -395,67 +413,34 @@ TEST(test_hub_config__refuses_by_name)
         { "vision_config", "{\"layer_norm_eps\":null}", SHEAF_E_FORMAT,
           "'vision_config.layer_norm_eps'" },
     };
-    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        const char *source = getenv("SHEAF_SOURCE_ROOT");
-        char path[1200];
-        sheaf_config c;
-        snprintf(path, sizeof path, "%s/tests/data/configs/cogagent-chat-hf.json",
-                 source == NULL ? "." : source);
-        json_t *config = json_load_file(path, 0, NULL),
-               *change = json_loads(rows[i].change, 0, NULL);
-        json_object_update(
-            rows[i].object == NULL ? config : json_object_get(config, rows[i].object), change);
-        CHECK_FAILS(parse(&c, config), rows[i].code, rows[i].part);
-        json_decref(config);
-        json_decref(change);
-    }
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        check_refused(published("cogagent-chat-hf.json"), &rows[i]);
 }
 
 TEST(test_small_tables__are_whole_in_files_and_cut_in_training)
 {
-    json_t *config = recorded(golden("cogvlm"));
-    sheaf_config c;
-    sheaf_schema *schema = NULL;
-    json_object_set_new(config, "vocab_size", json_integer(999));
-    CHECK_OK(parse(&c, config));
-    CHECK_OK(sheaf_schema_new(&schema, &c, 4));
+    sheaf_schema *schema = schema_with("cogvlm", 4, "vocab_size", json_integer(999));
     const sheaf_tensor *table = sheaf_schema_get(schema, SHEAF_EMBED, -1, false),
                        *head = sheaf_schema_get(schema, SHEAF_HEAD, -1, false);
     assert_true(!table->sat_split && table->cut.nparts == 1 && head->sat_split);
     sheaf_schema_free(schema);
-    sheaf_config_release(&c);
-    json_decref(config);
 }
 
 TEST(test_experts__are_in_the_first_32_layers)
 {
-    json_t *config = recorded(golden("cogvlm"));
-    sheaf_config c;
-    sheaf_schema *schema = NULL;
-    json_object_set_new(config, "num_layers", json_integer(40));
-    CHECK_OK(parse(&c, config));
-    CHECK_OK(sheaf_schema_new(&schema, &c, 8));
+    sheaf_schema *schema = schema_with("cogvlm", 8, "num_layers", json_integer(40));
     assert_non_null(sheaf_schema_find(schema, "mixins.mlp.gate_proj.39.weight"));
     assert_non_null(sheaf_schema_find(schema, "mixins.mlp.vision_gate_proj.31.weight"));
     assert_null(sheaf_schema_find(schema, "mixins.mlp.vision_gate_proj.32.weight"));
     sheaf_schema_free(schema);
-    sheaf_config_release(&c);
-    json_decref(config);
 }
 
 TEST(test_cross_attention__is_where_is_decoder_says_so)
 {
-    json_t *config = recorded(golden("cogagent"));
-    sheaf_config c;
-    sheaf_schema *schema = NULL;
-    json_array_set_new(json_object_get(config, "is_decoder"), 0, json_false());
-    CHECK_OK(parse(&c, config));
-    CHECK_OK(sheaf_schema_new(&schema, &c, 8));
+    sheaf_schema *schema = schema_with("cogagent", 8, "is_decoder", json_pack("[b, b]", 0, 1));
     assert_null(sheaf_schema_find(schema, "transformer.layers.0.cross_attention.query.weight"));
     assert_non_null(sheaf_schema_find(schema, "transformer.layers.1.cross_attention.query.weight"));
     sheaf_schema_free(schema);
-    sheaf_config_release(&c);
-    json_decref(config);
 }
 
 /* Beyond the 64 layers of one word of bits. */
@@ -492,11 +477,7 @@ TEST(test_config__a_pad_token_outside_the_table_is_0)
 
 TEST(test_config__refuses_by_name)
 {
-    static const struct {
-        const char *object, *change;
-        sheaf_code code;
-        const char *part;
-    } rows[] = {
+    static const refusal rows[] = {
         { NULL, "{\"model_class\":\"CogVLModel\"}", SHEAF_E_UNSUPPORTED,
           "| \"CogVLMModel\", if that was meant, in the config" },
         { NULL, "{\"model_class\":\"CogVLM2Model\"}", SHEAF_E_UNSUPPORTED, "\"CogVLM2Model\"" },
@@ -536,16 +517,8 @@ TEST(test_config__refuses_by_name)
         { "eva_args", "{\"pre_len\":2}", SHEAF_E_UNSUPPORTED, "'eva_args.pre_len'" },
         { "encoder_override", "{\"mlp_ratio\":0.01}", SHEAF_E_LAYOUT, "'encoder_override'" },
     };
-    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        json_t *config = recorded(golden("cogagent")),
-               *change = json_loads(rows[i].change, 0, NULL);
-        sheaf_config c;
-        json_object_update(
-            rows[i].object == NULL ? config : json_object_get(config, rows[i].object), change);
-        CHECK_FAILS(parse(&c, config), rows[i].code, rows[i].part);
-        json_decref(config);
-        json_decref(change);
-    }
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        check_refused(recorded(golden("cogagent")), &rows[i]);
 }
 
 TEST(test_config__keeps_unknown_keys)
