@@ -1,5 +1,6 @@
 /* families_test.c - the table, and what a descriptor must say for the others to ask it. */
 #include "tests/check.h"
+#include "tests/sources.h"
 
 #include "catalog/catalog.h"
 #include "families/cog/cog.h"
@@ -115,14 +116,11 @@ TEST(test_counts__published_sizes)
         int64_t parameters;
     } models[] = { { "gemma-2b", 2506172416 }, { "qwen3-30b-a3b", 30532122624 } };
     for (size_t i = 0; i < ARRAY_LEN(models); i++) {
-        const char *root = getenv("SHEAF_SOURCE_ROOT");
-        char path[512];
         sheaf_config config;
         sheaf_schema *schema;
         int64_t n = 0;
-        snprintf(path, sizeof path, "%s/tests/data/configs/%s.json", root == NULL ? "." : root,
-                 models[i].config);
-        CHECK_OK(sheaf_config_read(&config, path));
+        CHECK_OK(
+            sheaf_config_read(&config, in_sources("tests/data/configs/%s.json", models[i].config)));
         CHECK_OK(sheaf_schema_new(&schema, &config, 8));
         for (int64_t k = 0; k < schema->count; k++) {
             const int64_t *shape = schema->tensor[k].shape;

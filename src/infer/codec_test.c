@@ -5,6 +5,7 @@
 #include "infer/answer_stream.h"
 #include "tests/files.h"
 #include "tests/pictures.h"
+#include "tests/sources.h"
 
 enum { PATCHES = 4, BOS = 256, EOS = 257 };
 
@@ -23,6 +24,31 @@ static sheaf_config config_of(sheaf_family family)
         c.encoder = (sheaf_encoder){ .image = 42, .patch = 14, .channels = 3 };
     }
     return c;
+}
+
+/* Of a test: a model, its codec and a dialogue with it; a prompt, and its memory. */
+static sheaf_config config;
+static sheaf__codec codec;
+static sheaf__dialogue talk;
+static sheaf__prompt prompt;
+static void *block;
+
+static void open_codec(sheaf_family family, const char *version)
+{
+    config = config_of(family);
+    talk = (sheaf__dialogue){ .codec = &codec };
+    CHECK_OK(sheaf__codec_open(&codec, &config, &(sheaf__codec_options){ .version = version }));
+}
+
+static void close_codec(void)
+{
+    sheaf__dialogue_release(&talk);
+    sheaf__codec_close(&codec);
+}
+
+static sheaf_status *ask(const char *query, bool image)
+{
+    return sheaf__codec_prompt(&prompt, &block, &codec, &(sheaf__turn){ query, NULL }, 1, image);
 }
 
 TEST(test_open__which_template_it_is)
@@ -73,71 +99,59 @@ static sheaf_status *answer_of(char **text, const sheaf__codec *w, const int32_t
 
 TEST(test_open__a_tokenizer_is_given_found_or_missing)
 {
-    sheaf_config config = config_of(SHEAF_COGVLM);
-    sheaf__codec w;
+    config = config_of(SHEAF_COGVLM);
     config.byte_vocab = false;
-    CHECK_OK(sheaf__codec_open(&w, &config, &(sheaf__codec_options){ .folder = "/nonexistent" }));
-    CHECK_FAILS(sheaf__codec_check_tokenizer(&w), SHEAF_E_UNSUPPORTED, "`tokenizer FILE`");
-    sheaf__prompt prompt;
-    void *block;
-    CHECK_FAILS(sheaf__codec_prompt(&prompt, &block, &w, &(sheaf__turn){ "q", NULL }, 1, true),
-                SHEAF_E_UNSUPPORTED, "`tokenizer FILE`");
+    CHECK_OK(
+        sheaf__codec_open(&codec, &config, &(sheaf__codec_options){ .folder = "/nonexistent" }));
+    CHECK_FAILS(sheaf__codec_check_tokenizer(&codec), SHEAF_E_UNSUPPORTED, "`tokenizer FILE`");
+    CHECK_FAILS(ask("q", true), SHEAF_E_UNSUPPORTED, "`tokenizer FILE`");
     char *text;
-    CHECK_OK(answer_of(&text, &w, (int32_t[]){ 1 }, 1));
+    CHECK_OK(answer_of(&text, &codec, (int32_t[]){ 1 }, 1));
     assert_null(text);
-    sheaf__codec_close(&w);
+    sheaf__codec_close(&codec);
     CHECK_FAILS(
-        sheaf__codec_open(&w, &config, &(sheaf__codec_options){ .tokenizer = "/nonexistent" }),
+        sheaf__codec_open(&codec, &config, &(sheaf__codec_options){ .tokenizer = "/nonexistent" }),
         SHEAF_E_IO, "/nonexistent");
-    sheaf__codec_close(&w);
+    sheaf__codec_close(&codec);
 
-    char path[1200];
-    const char *source = getenv("SHEAF_SOURCE_ROOT");
-    snprintf(path, sizeof path, "%s/tests/data/cogvlm/tiny_tokenizer.model",
-             source == NULL ? "." : source);
+    const char *path = in_sources("tests/data/cogvlm/tiny_tokenizer.model");
     config.vocab = 100000;
     config.bos = -1;
     config.neos = 0;
-    CHECK_OK(sheaf__codec_open(&w, &config, &(sheaf__codec_options){ .tokenizer = path }));
-    assert_int_equal(w.bos, 1); /* the tokenizer's, as the config has none */
-    assert_int_equal(w.eos, 2);
-    CHECK_OK(sheaf__codec_check_tokenizer(&w));
-    const int64_t pieces = sheaf__tokenizer_size(w.tokenizer);
-    sheaf__codec_close(&w);
+    CHECK_OK(sheaf__codec_open(&codec, &config, &(sheaf__codec_options){ .tokenizer = path }));
+    assert_int_equal(codec.bos, 1); /* the tokenizer's, as the config has none */
+    assert_int_equal(codec.eos, 2);
+    CHECK_OK(sheaf__codec_check_tokenizer(&codec));
+    const int64_t pieces = sheaf__tokenizer_size(codec.tokenizer);
+    sheaf__codec_close(&codec);
     for (config.vocab = pieces + 1; config.vocab >= pieces - 1;
          config.vocab--) { /* each piece has a row of the table */
         if (config.vocab >= pieces)
-            CHECK_OK(sheaf__codec_open(&w, &config, &(sheaf__codec_options){ .tokenizer = path }));
+            CHECK_OK(
+                sheaf__codec_open(&codec, &config, &(sheaf__codec_options){ .tokenizer = path }));
         else
             CHECK_FAILS(
-                sheaf__codec_open(&w, &config, &(sheaf__codec_options){ .tokenizer = path }),
+                sheaf__codec_open(&codec, &config, &(sheaf__codec_options){ .tokenizer = path }),
                 SHEAF_E_LAYOUT, "tokens, the model's vocabulary");
-        sheaf__codec_close(&w);
+        sheaf__codec_close(&codec);
     }
 }
 
 TEST(test_prompt__leaves_room_within_max_length)
 {
-    char path[1200];
-    const char *source = getenv("SHEAF_SOURCE_ROOT");
-    snprintf(path, sizeof path, "%s/tests/data/tokenizers/gpt2.json",
-             source == NULL ? "." : source);
+    const char *path = in_sources("tests/data/tokenizers/gpt2.json");
     for (int i = 0; i < 2; i++) { /* bytes, and a tokenizer's */
-        sheaf_config config = config_of(SHEAF_LLAMA);
-        sheaf__codec w;
-        sheaf__prompt p;
-        void *block = NULL;
+        config = config_of(SHEAF_LLAMA);
         config.byte_vocab = i == 0;
         config.vocab = 100000;
-        CHECK_OK(sheaf__codec_open(&w, &config,
+        CHECK_OK(sheaf__codec_open(&codec, &config,
                                    &(sheaf__codec_options){ .version = i == 0 ? "base" : NULL,
                                                             .tokenizer = i == 0 ? NULL : path }));
-        w.max_length = 2;
-        CHECK_FAILS(sheaf__codec_prompt(&p, &block, &w, &(sheaf__turn){ "7!7!7!", NULL }, 1, false),
-                    SHEAF_E_DATA,
+        codec.max_length = 2;
+        CHECK_FAILS(ask("7!7!7!", false), SHEAF_E_DATA,
                     i == 0 ? "at most 1 positions before the answer, with max_length 2"
                            : "fewer positions than max_length 2");
-        sheaf__codec_close(&w);
+        sheaf__codec_close(&codec);
     }
 }
 
@@ -147,32 +161,27 @@ TEST(test_prompt__an_image_and_a_question)
 {
     static const char words[] = " [INST] a<EOI>b [/INST] ";
     enum { N = 1 + PATCHES + 2 + sizeof words - 1 };
-    const sheaf_config config = config_of(SHEAF_COGVLM);
-    sheaf__codec w;
-    sheaf__prompt p;
-    void *block;
-    CHECK_OK(sheaf__codec_open(&w, &config, &(sheaf__codec_options){ .version = "chat" }));
-    CHECK_OK(sheaf__codec_prompt(&p, &block, &w, &(sheaf__turn){ "a<EOI>b", NULL }, 1, true));
-    assert_int_equal(p.n, N);
-    assert_int_equal(p.ids[0], BOS);
+    open_codec(SHEAF_COGVLM, "chat");
+    CHECK_OK(ask("a<EOI>b", true));
+    assert_int_equal(prompt.n, N);
+    assert_int_equal(prompt.ids[0], BOS);
     for (int i = 0; i < N; i++) {
-        assert_int_equal(p.embed[i], i >= 1 && i <= PATCHES + 2);
-        assert_int_equal(p.expert[i], i >= 1 && i <= PATCHES + 1);
+        assert_int_equal(prompt.embed[i], i >= 1 && i <= PATCHES + 2);
+        assert_int_equal(prompt.expert[i], i >= 1 && i <= PATCHES + 1);
         if (i > PATCHES + 2)
-            assert_int_equal(p.ids[i], words[i - PATCHES - 3]);
+            assert_int_equal(prompt.ids[i], words[i - PATCHES - 3]);
     }
-    assert_int_equal(p.position[PATCHES + 1], 2);
-    assert_int_equal(p.position[PATCHES + 2], 3);
-    assert_int_equal(p.position[N - 1], N - PATCHES);
+    assert_int_equal(prompt.position[PATCHES + 1], 2);
+    assert_int_equal(prompt.position[PATCHES + 2], 3);
+    assert_int_equal(prompt.position[N - 1], N - PATCHES);
     free(block);
-    CHECK_OK(sheaf__codec_prompt(&p, &block, &w, &(sheaf__turn){ "a", NULL }, 1, false));
-    assert_null(p.embed);
-    assert_null(p.expert);
+    CHECK_OK(ask("a", false));
+    assert_null(prompt.embed);
+    assert_null(prompt.expert);
     free(block);
-    w.max_length = N;
-    CHECK_FAILS(sheaf__codec_prompt(&p, &block, &w, &(sheaf__turn){ "a<EOI>b", NULL }, 1, true),
-                SHEAF_E_DATA, "6 for the image (4 patches)");
-    sheaf__codec_close(&w);
+    codec.max_length = N;
+    CHECK_FAILS(ask("a<EOI>b", true), SHEAF_E_DATA, "6 for the image (4 patches)");
+    close_codec();
 }
 
 TEST(test_prompt__what_a_model_cannot_see)
@@ -186,34 +195,24 @@ TEST(test_prompt__what_a_model_cannot_see)
         { SHEAF_COGAGENT, false, "cross-attention of cogagent looks at it" },
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        const sheaf_config config = config_of(rows[i].family);
-        sheaf__codec w;
-        sheaf__prompt p;
-        void *block;
-        CHECK_OK(sheaf__codec_open(&w, &config, &(sheaf__codec_options){ 0 }));
-        CHECK_FAILS(
-            sheaf__codec_prompt(&p, &block, &w, &(sheaf__turn){ "a", NULL }, 1, rows[i].image),
-            SHEAF_E_UNSUPPORTED, rows[i].part);
-        sheaf__codec_close(&w);
+        open_codec(rows[i].family, NULL);
+        CHECK_FAILS(ask("a", rows[i].image), SHEAF_E_UNSUPPORTED, rows[i].part);
+        close_codec();
     }
 }
 
 /* Of a model without bos a laid-out prompt begins with its text. */
 TEST(test_prompt__without_bos)
 {
-    sheaf_config config = config_of(SHEAF_LLAMA);
-    sheaf__codec w;
-    sheaf__prompt p;
-    void *block;
+    config = config_of(SHEAF_LLAMA);
     config.bos = -1;
-    CHECK_OK(sheaf__codec_open(&w, &config, &(sheaf__codec_options){ .version = "base" }));
-    CHECK_OK(sheaf__codec_prompt(&p, &block, &w, &(sheaf__turn){ "ab", NULL }, 1, false));
-    assert_int_equal(p.n, 2);
-    assert_int_equal(p.ids[0], 'a');
+    CHECK_OK(sheaf__codec_open(&codec, &config, &(sheaf__codec_options){ .version = "base" }));
+    CHECK_OK(ask("ab", false));
+    assert_int_equal(prompt.n, 2);
+    assert_int_equal(prompt.ids[0], 'a');
     free(block);
-    CHECK_FAILS(sheaf__codec_prompt(&p, &block, &w, &(sheaf__turn){ "", NULL }, 1, false),
-                SHEAF_E_DATA, "at least one token");
-    sheaf__codec_close(&w);
+    CHECK_FAILS(ask("", false), SHEAF_E_DATA, "at least one token");
+    sheaf__codec_close(&codec);
 }
 
 TEST(test_answer__of_a_template_is_what_follows_it)
@@ -225,21 +224,18 @@ TEST(test_answer__of_a_template_is_what_follows_it)
         { "vqa", "x Short answer: 7", "7" },  { "base", " a [/INST] b ", "a [/INST] b" },
         { NULL, " as it is ", " as it is " },
     };
-    const sheaf_config config = config_of(SHEAF_LLAMA);
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        sheaf__codec w;
         int32_t ids[64];
         char *text;
         const int64_t n = (int64_t)strlen(rows[i].tokens);
         for (int64_t k = 0; k < n; k++)
             ids[k] = rows[i].tokens[k];
         ids[n] = EOS;
-        CHECK_OK(
-            sheaf__codec_open(&w, &config, &(sheaf__codec_options){ .version = rows[i].version }));
-        CHECK_OK(answer_of(&text, &w, ids, n + 1));
+        open_codec(SHEAF_LLAMA, rows[i].version);
+        CHECK_OK(answer_of(&text, &codec, ids, n + 1));
         assert_string_equal(text, rows[i].want);
         free(text);
-        sheaf__codec_close(&w);
+        close_codec();
     }
 }
 
@@ -286,62 +282,49 @@ TEST(test_dialogue__turns_are_kept_where_the_template_has_a_place)
         { "chat", " [INST] q [/INST] ", " [INST] q [/INST] a [INST] r [/INST] " },
         { "vqa", "Question: q Short answer:", "Question: r Short answer:" },
     };
-    const sheaf_config config = config_of(SHEAF_COGVLM);
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        sheaf__codec w;
-        sheaf__prompt p;
-        void *block;
-        CHECK_OK(
-            sheaf__codec_open(&w, &config, &(sheaf__codec_options){ .version = rows[i].version }));
-        sheaf__dialogue c = { .codec = &w };
-        CHECK_OK(sheaf__dialogue_ask(&p, &block, &c, "q"));
-        check_ids(&p, rows[i].first);
+        open_codec(SHEAF_COGVLM, rows[i].version);
+        CHECK_OK(sheaf__dialogue_ask(&prompt, &block, &talk, "q"));
+        check_ids(&prompt, rows[i].first);
         free(block);
-        CHECK_OK(sheaf__dialogue_add_turn(&c, "q", "a"));
-        CHECK_OK(sheaf__dialogue_ask(&p, &block, &c, "r"));
-        check_ids(&p, rows[i].second);
+        CHECK_OK(sheaf__dialogue_add_turn(&talk, "q", "a"));
+        CHECK_OK(sheaf__dialogue_ask(&prompt, &block, &talk, "r"));
+        check_ids(&prompt, rows[i].second);
         free(block);
-        sheaf__dialogue_reset(&c);
-        CHECK_OK(sheaf__dialogue_ask(&p, &block, &c, "q"));
-        check_ids(&p, rows[i].first);
+        sheaf__dialogue_reset(&talk);
+        CHECK_OK(sheaf__dialogue_ask(&prompt, &block, &talk, "q"));
+        check_ids(&prompt, rows[i].first);
         free(block);
-        sheaf__dialogue_release(&c);
-        sheaf__codec_close(&w);
+        close_codec();
     }
 }
 
 TEST(test_dialogue__another_picture_begins_anew)
 {
-    const sheaf_config config = config_of(SHEAF_COGAGENT);
     char *picture = strdup(at("picture.png"));
     put_picture(picture, 9, 5, 7);
-    sheaf__codec w;
-    sheaf__prompt p;
-    void *block;
-    CHECK_OK(sheaf__codec_open(&w, &config, &(sheaf__codec_options){ .version = "chat" }));
-    sheaf__dialogue c = { .codec = &w };
-    CHECK_OK(sheaf__dialogue_picture(&c, picture, 7));
-    CHECK_OK(sheaf__dialogue_add_turn(&c, "q", "a"));
-    CHECK_FAILS(sheaf__dialogue_picture(&c, at("none.png"), 8), SHEAF_E_IO, "none.png");
-    assert_int_equal(c.count, 2);
-    assert_int_equal(c.look, 7);
-    CHECK_OK(sheaf__dialogue_ask(&p, &block, &c, "r"));
-    assert_ptr_equal(p.picture, c.picture);
-    assert_int_equal(p.pictures, 1);
-    assert_non_null(p.picture->of[1].pixels);
-    assert_non_null(p.embed);
-    assert_int_equal(p.look, 7);
+    open_codec(SHEAF_COGAGENT, "chat");
+    CHECK_OK(sheaf__dialogue_picture(&talk, picture, 7));
+    CHECK_OK(sheaf__dialogue_add_turn(&talk, "q", "a"));
+    CHECK_FAILS(sheaf__dialogue_picture(&talk, at("none.png"), 8), SHEAF_E_IO, "none.png");
+    assert_int_equal(talk.count, 2);
+    assert_int_equal(talk.look, 7);
+    CHECK_OK(sheaf__dialogue_ask(&prompt, &block, &talk, "r"));
+    assert_ptr_equal(prompt.picture, talk.picture);
+    assert_int_equal(prompt.pictures, 1);
+    assert_non_null(prompt.picture->of[1].pixels);
+    assert_non_null(prompt.embed);
+    assert_int_equal(prompt.look, 7);
     free(block);
-    CHECK_OK(sheaf__dialogue_picture(&c, picture, 9));
-    assert_int_equal(c.count, 0);
-    assert_non_null(c.picture);
-    CHECK_OK(sheaf__dialogue_add_turn(&c, "q", "a"));
-    CHECK_OK(sheaf__dialogue_picture(&c, NULL, 10));
-    assert_int_equal(c.count, 0);
-    assert_null(c.picture);
-    CHECK_FAILS(sheaf__dialogue_picture(&c, NULL, 11), SHEAF_E_ARG, "no picture");
-    sheaf__dialogue_release(&c);
-    sheaf__codec_close(&w);
+    CHECK_OK(sheaf__dialogue_picture(&talk, picture, 9));
+    assert_int_equal(talk.count, 0);
+    assert_non_null(talk.picture);
+    CHECK_OK(sheaf__dialogue_add_turn(&talk, "q", "a"));
+    CHECK_OK(sheaf__dialogue_picture(&talk, NULL, 10));
+    assert_int_equal(talk.count, 0);
+    assert_null(talk.picture);
+    CHECK_FAILS(sheaf__dialogue_picture(&talk, NULL, 11), SHEAF_E_ARG, "no picture");
+    close_codec();
     free(picture);
 }
 
@@ -369,12 +352,10 @@ TEST(test_spoken__a_token_says_what_is_certain)
         { '\n', "" },
         { EOS, "" },
     };
-    const sheaf_config config = config_of(SHEAF_LLAMA);
-    sheaf__codec w;
     int32_t ids[ARRAY_LEN(rows)];
     char *more, *answer;
-    CHECK_OK(sheaf__codec_open(&w, &config, &(sheaf__codec_options){ .version = "chat" }));
-    sheaf__answer_stream s = { .codec = &w, .laid_out = w.templated };
+    open_codec(SHEAF_LLAMA, "chat");
+    sheaf__answer_stream s = { .codec = &codec, .laid_out = codec.templated };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         ids[i] = rows[i].id;
         CHECK_OK(sheaf__answer_stream_more(&more, &s, ids, (int64_t)i + 1));
@@ -393,18 +374,16 @@ TEST(test_spoken__a_token_says_what_is_certain)
     free(more);
     free(answer);
     sheaf__answer_stream_release(&s);
-    sheaf__codec_close(&w);
+    close_codec();
 }
 
 TEST(test_spoken__an_answer_that_was_not_said_is_said_again)
 {
     static const char tokens[] = "no [/INST] yes";
-    const sheaf_config config = config_of(SHEAF_LLAMA);
-    sheaf__codec w;
     int32_t ids[sizeof tokens];
     char *more, *answer;
-    CHECK_OK(sheaf__codec_open(&w, &config, &(sheaf__codec_options){ .version = "chat" }));
-    sheaf__answer_stream s = { .codec = &w, .laid_out = w.templated };
+    open_codec(SHEAF_LLAMA, "chat");
+    sheaf__answer_stream s = { .codec = &codec, .laid_out = codec.templated };
     for (size_t i = 0; i < sizeof tokens - 1; i++)
         ids[i] = tokens[i];
     CHECK_OK(sheaf__answer_stream_more(&more, &s, ids, 2));
@@ -415,7 +394,7 @@ TEST(test_spoken__an_answer_that_was_not_said_is_said_again)
     free(more);
     free(answer);
     sheaf__answer_stream_release(&s);
-    sheaf__codec_close(&w);
+    close_codec();
 }
 
 /* Each row: texts that end an answer, what the tokens are, and what comes of them one by one; `|`
@@ -433,11 +412,9 @@ TEST(test_spoken__texts_that_end_an_answer_are_never_said)
         { { "long" }, "lon", "||", "lon" },
         { { NULL }, "ab", "a|b", "ab" },
     };
-    const sheaf_config config = config_of(SHEAF_LLAMA);
-    sheaf__codec w;
-    CHECK_OK(sheaf__codec_open(&w, &config, &(sheaf__codec_options){ .version = NULL }));
+    open_codec(SHEAF_LLAMA, NULL);
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        sheaf__answer_stream s = { .codec = &w, .stop = rows[i].stop };
+        sheaf__answer_stream s = { .codec = &codec, .stop = rows[i].stop };
         sheaf__answer_stream silent = s;
         const int64_t n = (int64_t)strlen(rows[i].tokens);
         int32_t ids[16];
@@ -465,54 +442,48 @@ TEST(test_spoken__texts_that_end_an_answer_are_never_said)
         free(answer);
         sheaf__answer_stream_release(&s);
     }
-    sheaf__codec_close(&w);
+    close_codec();
 }
 
 /* ---- as a file ---- */
 
-static void write_text(const char *path, const char *text)
-{
-    FILE *f = fopen(path, "w");
-    assert_non_null(f);
-    fputs(text, f);
-    fclose(f);
-}
-
 TEST(test_dialogue__is_saved_and_goes_on)
 {
-    const sheaf_config config = config_of(SHEAF_LLAMA);
     char *path = strdup(at("talk.json")), *text;
     size_t size;
-    sheaf__codec w;
     sheaf__prompt p[2];
     void *block[2];
-    CHECK_OK(sheaf__codec_open(&w, &config, &(sheaf__codec_options){ .version = "chat" }));
-    sheaf__dialogue c = { .codec = &w }, d = { .codec = &w };
-    CHECK_OK(sheaf__dialogue_add_turn(&c, "q \"1\"\n", "a\xC3\xA9"));
-    CHECK_OK(sheaf__dialogue_save(&c, path));
+    open_codec(SHEAF_LLAMA, "chat");
+    sheaf__dialogue other = { .codec = &codec };
+    CHECK_OK(sheaf__dialogue_add_turn(&talk, "q \"1\"\n", "a\xC3\xA9"));
+    CHECK_OK(sheaf__dialogue_save(&talk, path));
     CHECK_OK(sheaf__file_read_all(&text, &size, path, 1000));
     assert_string_equal(text,
                         "{\"messages\": [{\"role\": \"user\", \"content\": \"q \\\"1\\\"\\n\"}, "
                         "{\"role\": \"assistant\", \"content\": \"a\xC3\xA9\"}]}\n");
     free(text);
-    CHECK_FAILS(sheaf__dialogue_save(&d, path), SHEAF_E_ARG, "does not exist");
-    CHECK_OK(sheaf__dialogue_load(&d, path, 1));
-    CHECK_OK(sheaf__dialogue_ask(&p[0], &block[0], &c, "r"));
-    CHECK_OK(sheaf__dialogue_ask(&p[1], &block[1], &d, "r"));
+    CHECK_FAILS(sheaf__dialogue_save(&other, path), SHEAF_E_ARG, "does not exist");
+    CHECK_OK(sheaf__dialogue_load(&other, path, 1));
+    CHECK_OK(sheaf__dialogue_ask(&p[0], &block[0], &talk, "r"));
+    CHECK_OK(sheaf__dialogue_ask(&p[1], &block[1], &other, "r"));
     assert_int_equal(p[0].n, p[1].n);
     CHECK_BYTES("prompt", p[0].ids, p[1].ids, (size_t)p[0].n * sizeof *p[0].ids);
     free(block[0]);
     free(block[1]);
-    CHECK_OK(sheaf__dialogue_add_turn(&d, "r", "b"));
-    CHECK_OK(sheaf__dialogue_save(&d, path)); /* the file it was loaded from */
-    CHECK_OK(sheaf__dialogue_save(&d, path));
-    CHECK_OK(sheaf__dialogue_load(&c, path, 1));
-    assert_int_equal(c.count, 4);
-    sheaf__dialogue_release(&c);
-    sheaf__dialogue_release(&d);
-    sheaf__codec_close(&w);
+    CHECK_OK(sheaf__dialogue_add_turn(&other, "r", "b"));
+    CHECK_OK(sheaf__dialogue_save(&other, path)); /* the file it was loaded from */
+    CHECK_OK(sheaf__dialogue_save(&other, path));
+    CHECK_OK(sheaf__dialogue_load(&talk, path, 1));
+    assert_int_equal(talk.count, 4);
+    sheaf__dialogue_release(&other);
+    close_codec();
     free(path);
 }
+
+#define SAYS(role) "{\"role\": \"" role "\", \"content\": \"a\"}"
+#define USER SAYS("user")
+#define ASSISTANT SAYS("assistant")
+#define SYSTEM SAYS("system")
 
 TEST(test_dialogue__says_what_a_file_is_not)
 {
@@ -530,36 +501,25 @@ TEST(test_dialogue__says_what_a_file_is_not)
           SHEAF_E_DATA },
         { "{\"messages\": [{\"role\": \"user\", \"content\": \"a\\u0000\"}]}", "NUL",
           SHEAF_E_UNSUPPORTED },
-        { "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}", "message 1 | an answer",
+        { "{\"messages\": [" USER "]}", "message 1 | an answer", SHEAF_E_DATA },
+        { "{\"messages\": [" ASSISTANT "]}", "user or system", SHEAF_E_DATA },
+        { "{\"messages\": [" USER ", " USER "]}", "message 2: role | assistant", SHEAF_E_DATA },
+        { "{\"messages\": [" SYSTEM ", " USER ", " ASSISTANT "]}", "a system message",
+          SHEAF_E_UNSUPPORTED },
+        { "{\"messages\": [" USER ", " ASSISTANT "], \"image\": \"a.png\"}", "no image",
+          SHEAF_E_UNSUPPORTED },
+        { "{\"messages\": [" USER ", " ASSISTANT "], \"image\": 3}", "'image' | a path",
           SHEAF_E_DATA },
-        { "{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\"}]}", "user or system",
-          SHEAF_E_DATA },
-        { "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"user\", "
-          "\"content\": \"a\"}]}",
-          "message 2: role | assistant", SHEAF_E_DATA },
-        { "{\"messages\": [{\"role\": \"system\", \"content\": \"a\"}, {\"role\": \"user\", "
-          "\"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"a\"}]}",
-          "a system message", SHEAF_E_UNSUPPORTED },
-        { "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", "
-          "\"content\": \"a\"}], \"image\": \"a.png\"}",
-          "no image", SHEAF_E_UNSUPPORTED },
-        { "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", "
-          "\"content\": \"a\"}], \"image\": 3}",
-          "'image' | a path", SHEAF_E_DATA },
         { "{\"messages\": []}\n{\"messages\": []}", "line 2", SHEAF_E_FORMAT },
     };
-    const sheaf_config config = config_of(SHEAF_LLAMA);
-    sheaf__codec w;
-    CHECK_OK(sheaf__codec_open(&w, &config, &(sheaf__codec_options){ .version = "chat" }));
-    sheaf__dialogue c = { .codec = &w };
-    CHECK_OK(sheaf__dialogue_add_turn(&c, "q", "a"));
+    open_codec(SHEAF_LLAMA, "chat");
+    CHECK_OK(sheaf__dialogue_add_turn(&talk, "q", "a"));
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        write_text(at("bad.json"), rows[i].text);
-        CHECK_FAILS(sheaf__dialogue_load(&c, at("bad.json"), 1), rows[i].code, rows[i].says);
-        assert_int_equal(c.count, 2);
+        put(at("bad.json"), rows[i].text);
+        CHECK_FAILS(sheaf__dialogue_load(&talk, at("bad.json"), 1), rows[i].code, rows[i].says);
+        assert_int_equal(talk.count, 2);
     }
-    sheaf__dialogue_release(&c);
-    sheaf__codec_close(&w);
+    close_codec();
 }
 
 FIXTURE(make_scratch, remove_scratch);

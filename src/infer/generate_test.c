@@ -7,6 +7,44 @@
 
 enum { PATCHES = 4, SIDE = 28, LENGTH = 10, NEW = 4, PICTURES = 3, MOST_RANKS = 8 };
 
+#define GREEDY                                                                                     \
+    {                                                                                              \
+        .greedy = true, .temperature = 1, .top_p = 1, .repetition_penalty = 1                      \
+    }
+
+/* The model of a test. */
+static made m;
+static sheaf_schema *schema;
+
+static void open_model(bool agent, int64_t layers, uint64_t seed)
+{
+    m = (made){ .agent = agent, .layers = layers, .seed = seed };
+    made_init(&m);
+    CHECK_OK(sheaf_schema_new(&schema, &m.config, 4));
+}
+
+static void close_model(void)
+{
+    sheaf_schema_free(schema);
+    made_release(&m);
+}
+
+/* `work` on each rank. */
+static sheaf_status *on_ranks(int ranks, const char *place, sheaf_dtype dtype,
+                              sheaf_status *(*work)(void *self, sheaf__model *model), void *self)
+{
+    sheaf__opened opened = {
+        .config = m.config, .schema = schema, .base = &m.source, .weights = &m.source
+    };
+    return sheaf__team_run(&opened,
+                           &(sheaf__team_options){ .ranks = ranks,
+                                                   .threads = 1,
+                                                   .dtype = dtype,
+                                                   .positions = LENGTH + NEW,
+                                                   .place = place },
+                           work, self);
+}
+
 /* Prompts about pictures: BOI, patches, EOI and some text; the first has none, where the model can
  * do without. */
 typedef struct asked {
@@ -71,34 +109,20 @@ static sheaf_status *on_rank(void *self, sheaf__model *model)
     for (int i = 0; i < PICTURES; i++)
         t->out[m.world][i] = (sheaf__continuation){ t->ids[m.world][i], 0 };
     const sheaf__generate_options how = {
-        .sampling = { .greedy = true, .temperature = 1, .top_p = 1, .repetition_penalty = 1 },
-        .max_new = NEW,
-        .batch = 2,
-        .load = load,
-        .self = &m
+        .sampling = GREEDY, .max_new = NEW, .batch = 2, .load = load, .self = &m
     };
     sheaf_status *st = sheaf__generate(t->out[m.world], model, t->asked.prompt, PICTURES, &how);
     atomic_fetch_add(&t->ended, 1);
     return st;
 }
 
-static sheaf_status *run(trial *t, made *m, sheaf_schema *schema, const char *place, int ranks,
-                         int64_t broken)
+static sheaf_status *run(trial *t, const char *place, int ranks, int64_t broken)
 {
-    sheaf__opened opened = {
-        .config = m->config, .schema = schema, .base = &m->source, .weights = &m->source
-    };
     memset(t, 0, sizeof *t);
     t->broken = broken;
     t->ranks = ranks;
-    ask(&t->asked, m->agent);
-    return sheaf__team_run(&opened,
-                           &(sheaf__team_options){ .ranks = ranks,
-                                                   .threads = 1,
-                                                   .dtype = SHEAF_F32,
-                                                   .positions = LENGTH + NEW,
-                                                   .place = place },
-                           on_rank, t);
+    ask(&t->asked, m.agent);
+    return on_ranks(ranks, place, SHEAF_F32, on_rank, t);
 }
 
 static const struct {
@@ -111,14 +135,10 @@ static const struct {
 TEST(test_generate__only_the_first_rank_loads_pictures)
 {
     for (int agent = 0; agent < 2; agent++) {
-        made m = { .agent = agent, .layers = 3 };
-        sheaf_schema *schema;
         trial *one = malloc(sizeof *one), *t = malloc(sizeof *t);
-        made_init(&m);
-        CHECK_OK(sheaf_schema_new(&schema, &m.config, 4));
+        open_model(agent, 3, 0);
         for (size_t k = 0; k < ARRAY_LEN(arrangements); k++) {
-            CHECK_OK(run(k == 0 ? one : t, &m, schema, arrangements[k].place, arrangements[k].ranks,
-                         -1));
+            CHECK_OK(run(k == 0 ? one : t, arrangements[k].place, arrangements[k].ranks, -1));
             for (int world = 0; k > 0 && world < arrangements[k].ranks * arrangements[k].stages;
                  world++) {
                 assert_int_equal(atomic_load(&t->loads[world]), world == 0 ? PICTURES - !agent : 0);
@@ -130,25 +150,20 @@ TEST(test_generate__only_the_first_rank_loads_pictures)
         }
         free(one);
         free(t);
-        sheaf_schema_free(schema);
-        made_release(&m);
+        close_model();
     }
 }
 
 TEST(test_generate__a_picture_that_cannot_be_had_ends_all_ranks)
 {
     for (size_t k = 0; k < ARRAY_LEN(arrangements); k++) {
-        made m = { .agent = k % 2 != 0, .layers = 3 };
-        sheaf_schema *schema;
         trial *t = malloc(sizeof *t);
-        made_init(&m);
-        CHECK_OK(sheaf_schema_new(&schema, &m.config, 4));
-        CHECK_FAILS(run(t, &m, schema, arrangements[k].place, arrangements[k].ranks, 2),
-                    SHEAF_E_DATA, "picture 2");
+        open_model(k % 2 != 0, 3, 0);
+        CHECK_FAILS(run(t, arrangements[k].place, arrangements[k].ranks, 2), SHEAF_E_DATA,
+                    "picture 2");
         assert_int_equal(atomic_load(&t->ended), arrangements[k].ranks * arrangements[k].stages);
         free(t);
-        sheaf_schema_free(schema);
-        made_release(&m);
+        close_model();
     }
 }
 
@@ -196,20 +211,10 @@ static sheaf_status *three_ways(void *self, sheaf__model *model)
 
 TEST(test_generate__lengths_and_numbers_of_sequences)
 {
-    made m = { .agent = 1, .layers = 1, .seed = 4 };
-    sheaf_schema *schema;
     limits *t = calloc(1, sizeof *t);
-    made_init(&m);
-    CHECK_OK(sheaf_schema_new(&schema, &m.config, 4));
-    sheaf__opened opened = {
-        .config = m.config, .schema = schema, .base = &m.source, .weights = &m.source
-    };
+    open_model(1, 1, 4);
     ask(&t->asked, true);
-    CHECK_OK(sheaf__team_run(
-        &opened,
-        &(sheaf__team_options){
-            .ranks = 1, .threads = 1, .dtype = SHEAF_F32, .positions = LENGTH + NEW },
-        three_ways, t));
+    CHECK_OK(on_ranks(1, NULL, SHEAF_F32, three_ways, t));
     for (int i = 0; i < PICTURES;
          i++) /* prompts of 10, 9 and 10 tokens, of 11 at most with what is new */
         assert_int_equal(t->n[0][i], 1 + i % 2);
@@ -217,8 +222,7 @@ TEST(test_generate__lengths_and_numbers_of_sequences)
     CHECK_BYTES("the third of a run, alone", t->ids[2][0], t->ids[1][2], sizeof t->ids[1][2]);
     assert_memory_not_equal(t->ids[1][0], t->ids[1][2], sizeof t->ids[1][0]);
     free(t);
-    sheaf_schema_free(schema);
-    made_release(&m);
+    close_model();
 }
 
 /* ---- one picture, asked about again ---- */
@@ -264,14 +268,12 @@ static sheaf_status *ask_again(void *self, sheaf__model *model)
     for (int i = 0; i < CALLS && st == NULL; i++) {
         shown from = { a, call[i].picture };
         sheaf__continuation out = { a->ids[world][i], 0 };
-        sheaf__generate_options how = {
-            .sampling = { .greedy = true, .temperature = 1, .top_p = 1, .repetition_penalty = 1 },
-            .max_new = NEW,
-            .batch = 1,
-            .load = look,
-            .self = &from,
-            .cache = call[i].keep ? &cache : NULL
-        };
+        sheaf__generate_options how = { .sampling = GREEDY,
+                                        .max_new = NEW,
+                                        .batch = 1,
+                                        .load = look,
+                                        .self = &from,
+                                        .cache = call[i].keep ? &cache : NULL };
         sheaf__prompt p = a->asked.prompt[1];
         p.look = call[i].look;
         cache.prefix.n = 0; /* its rows are read again */
@@ -287,25 +289,13 @@ TEST(test_generate__what_was_seen_is_used_again)
     int differ = 0;
     for (int agent = 0; agent < 2; agent++)
         for (int half = 0; half < 2; half++) {
-            made m = { .agent = agent, .layers = 3, .seed = 4 };
-            sheaf_schema *schema;
-            made_init(&m);
-            CHECK_OK(sheaf_schema_new(&schema, &m.config, 4));
+            open_model(agent, 3, 4);
             for (size_t k = 0; k < ARRAY_LEN(arrangements); k++) {
                 again *a = calloc(1, sizeof *a);
-                sheaf__opened opened = {
-                    .config = m.config, .schema = schema, .base = &m.source, .weights = &m.source
-                };
                 a->ranks = arrangements[k].ranks;
                 ask(&a->asked, true);
-                CHECK_OK(
-                    sheaf__team_run(&opened,
-                                    &(sheaf__team_options){ .ranks = a->ranks,
-                                                            .threads = 1,
-                                                            .dtype = half ? SHEAF_BF16 : SHEAF_F32,
-                                                            .positions = LENGTH + NEW,
-                                                            .place = arrangements[k].place },
-                                    ask_again, a));
+                CHECK_OK(on_ranks(a->ranks, arrangements[k].place, half ? SHEAF_BF16 : SHEAF_F32,
+                                  ask_again, a));
                 for (int world = 0; world < a->ranks * arrangements[k].stages; world++) {
                     CHECK_BYTES("kept while it is filled", a->ids[world][2], a->ids[0][0],
                                 sizeof a->ids[0][0]);
@@ -317,8 +307,7 @@ TEST(test_generate__what_was_seen_is_used_again)
                 differ += memcmp(a->ids[0][0], a->ids[0][1], sizeof a->ids[0][0]) != 0;
                 free(a);
             }
-            sheaf_schema_free(schema);
-            made_release(&m);
+            close_model();
         }
     assert_int_equal(differ, 4 * (int)ARRAY_LEN(arrangements)); /* or nothing would be shown */
 }
@@ -342,10 +331,7 @@ static sheaf_status *show(void *self, sheaf__model *model)
 {
     asked *a = self;
     sheaf__generate_options how = {
-        .sampling = { .greedy = true, .temperature = 1, .top_p = 1, .repetition_penalty = 1 },
-        .max_new = NEW,
-        .batch = 1,
-        .load = look_at_one
+        .sampling = GREEDY, .max_new = NEW, .batch = 1, .load = look_at_one
     };
     sheaf__tower tower[SHEAF__MOST_TOWERS];
     const int towers = sheaf__towers_of(tower, &model->schema->config);
@@ -377,21 +363,10 @@ static sheaf_status *show(void *self, sheaf__model *model)
 TEST(test_generate__refuses_images_that_the_family_does_not_take)
 {
     for (int agent = 0; agent < 2; agent++) {
-        made m = { .agent = agent, .layers = 1, .seed = 4 };
-        sheaf_schema *schema;
         asked a;
-        made_init(&m);
-        CHECK_OK(sheaf_schema_new(&schema, &m.config, 4));
-        sheaf__opened opened = {
-            .config = m.config, .schema = schema, .base = &m.source, .weights = &m.source
-        };
+        open_model(agent, 1, 4);
         ask(&a, true);
-        CHECK_OK(sheaf__team_run(
-            &opened,
-            &(sheaf__team_options){
-                .ranks = 1, .threads = 1, .dtype = SHEAF_F32, .positions = LENGTH + NEW },
-            show, &a));
-        sheaf_schema_free(schema);
-        made_release(&m);
+        CHECK_OK(on_ranks(1, NULL, SHEAF_F32, show, &a));
+        close_model();
     }
 }

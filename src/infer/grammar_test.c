@@ -6,19 +6,17 @@
 #include "base/base.h"
 #include "tests/check.h"
 #include "tests/parts.h"
+#include "tests/sources.h"
 
 static sheaf_config config = { .family = SHEAF_LLAMA, .vocab = 259, .byte_vocab = true };
 
 /* "bytes", or a tokenizer of the tests. */
 static void open_tokens(sheaf__token_bytes *out, sheaf__codec *codec, const char *name)
 {
-    char path[512];
-    const char *root = getenv("SHEAF_SOURCE_ROOT");
     *codec = (sheaf__codec){ .config = &config };
-    snprintf(path, sizeof path, "%s/tests/data/tokenizers/%s.json", root == NULL ? "." : root,
-             name);
     if (strcmp(name, "bytes") != 0)
-        CHECK_OK(sheaf__tokenizer_open(&codec->tokenizer, path));
+        CHECK_OK(sheaf__tokenizer_open(&codec->tokenizer,
+                                       in_sources("tests/data/tokenizers/%s.json", name)));
     CHECK_OK(sheaf__token_bytes_open(out, codec));
 }
 

@@ -2,6 +2,7 @@
  * they have alone; what is told of probabilities is what transformers computes. */
 #include "tests/devices/checked.h"
 #include "tests/made_sat.h"
+#include "tests/sources.h"
 
 #include "infer/prefix_cache.h"
 #include "models/team.h"
@@ -25,9 +26,7 @@ static sheaf__continuation into(said *s)
 
 static void open_tiny(sheaf__opened *opened, const char *name)
 {
-    const char *root = getenv("SHEAF_SOURCE_ROOT");
-    char path[512];
-    snprintf(path, sizeof path, "%s/tests/data/llama/%s/hf", root == NULL ? "." : root, name);
+    const char *path = in_sources("tests/data/llama/%s/hf", name);
     CHECK_OK(sheaf__open_model(opened, &(sheaf__open_options){ .model = path, .slices = 8 }));
 }
 

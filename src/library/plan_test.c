@@ -1,24 +1,22 @@
 /* plan_test.c - what a program hears that asks for plans and times by structs and settings: it
  * knows no flags of the command. */
 #include "sheaf/sheaf.h"
-#include "tests/files.h"
+#include "tests/tiny_llama.h"
+#include "tests/sources.h"
 
 enum { MOST_SAID = 8 };
 
-static char model[400], pictured[400];
+static char pictured[400];
 
 typedef struct said {
     char text[MOST_SAID][400];
     int n;
 } said;
 
-static int find_data(void **state)
+static int find_both(void **state)
 {
-    const char *root = getenv("SHEAF_SOURCE_ROOT");
-    root = root == NULL ? "." : root;
-    snprintf(model, sizeof model, "%s/tests/data/llama/tiny_llama/hf", root);
-    snprintf(pictured, sizeof pictured, "%s/tests/data/configs/cogvlm-224.json", root);
-    return make_scratch(state);
+    snprintf(pictured, sizeof pictured, "%s", in_sources("tests/data/configs/cogvlm-224.json"));
+    return find_data(state);
 }
 
 static void hear(void *context, const sheaf_event *event)
@@ -113,4 +111,4 @@ TEST(test_timing__errors_name_settings_and_fields)
         "at least 1 positions | 0: 12 less 12 | `positions` of 13 or more, or a smaller `max-new`");
 }
 
-FIXTURE(find_data, remove_scratch);
+FIXTURE(find_both, remove_scratch);

@@ -4,9 +4,8 @@
 #include "library/run_model.h"
 #include "models/sums.h"
 #include "sheaf/sheaf.h"
-#include "tests/files.h"
-
-static char model[400], data[400];
+#include "tests/tiny_llama.h"
+#include "tests/sources.h"
 
 static sheaf_status *train(const char *out, int64_t steps, bool resume, const char *settings)
 {
@@ -23,11 +22,7 @@ static sheaf_status *train(const char *out, int64_t steps, bool resume, const ch
 
 static int train_once(void **state)
 {
-    const char *root = getenv("SHEAF_SOURCE_ROOT");
-    snprintf(model, sizeof model, "%s/tests/data/llama/tiny_llama/hf", root == NULL ? "." : root);
-    snprintf(data, sizeof data, "%s/tests/data/llama/tiny_llama/fwd_inputs.safetensors",
-             root == NULL ? "." : root);
-    if (make_scratch(state) != 0)
+    if (find_data(state) != 0)
         return 1;
     CHECK_OK(train("run", 1, false, "dtype: bfloat16\nsums: pairs\nlr: 1e-2\n"));
     return 0;
@@ -188,11 +183,9 @@ TEST(test_resume__settings_that_are_not_the_adapters_stay)
 
 TEST(test_contract__is_that_of_its_page)
 {
-    const char *root = getenv("SHEAF_SOURCE_ROOT");
-    char path[400], title[60], *text;
+    char title[60], *text;
     size_t size;
-    snprintf(path, sizeof path, "%s/docs/contract.md", root == NULL ? "." : root);
-    CHECK_OK(sheaf__file_read_all(&text, &size, path, 1 << 20));
+    CHECK_OK(sheaf__file_read_all(&text, &size, in_sources("docs/contract.md"), 1 << 20));
     snprintf(title, sizeof title, "# The numeric contract, version %d\n", SHEAF__CONTRACT);
     assert_ptr_equal(strstr(text, title), text);
     free(text);

@@ -10,6 +10,7 @@
 #include "plan/plan.h"
 #include "tests/files.h"
 #include "tests/golden.h"
+#include "tests/sources.h"
 #include "train/usage.h"
 #include "train/train.h"
 
@@ -35,14 +36,6 @@ static const char llama[] =
     "\"max_position_embeddings\": 64, \"initializer_range\": 0.1, \"rope_theta\": 10000.0, \"dtype\": \"float32\", \"head_dim\": 4, "
     "\"hidden_size\": 24, \"intermediate_size\": 43, \"num_attention_heads\": 6, \"num_key_value_heads\": 3, "
     "\"num_hidden_layers\": 2, \"vocab_size\": 259, \"tie_word_embeddings\": false}\n";
-
-static const char *from_source(const char *path)
-{
-    static char whole[1024];
-    const char *root = getenv("SHEAF_SOURCE_ROOT");
-    snprintf(whole, sizeof whole, "%s/%s", root == NULL ? "." : root, path);
-    return whole;
-}
 
 /* Rows of 5 to 23 tokens, of which the first few have no label. */
 static void make_data(const char *path, int vocab)
@@ -265,7 +258,7 @@ static int make_sources(void **state)
         sheaf_weights_init_report report;
         sheaf_config config;
         const char *spec =
-            families[f].config == NULL ? at("llama.json") : from_source(families[f].config);
+            families[f].config == NULL ? at("llama.json") : in_sources(families[f].config);
         if (recorded(families[f].name))
             continue;
         snprintf(model, sizeof model, "model-%s", families[f].name);

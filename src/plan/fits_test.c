@@ -8,6 +8,7 @@
 #include "models/team.h"
 #include "plan/fits.h"
 #include "tests/devices/checked.h"
+#include "tests/sources.h"
 
 static struct {
     sheaf__opened opened;
@@ -22,8 +23,7 @@ static int open_all(void **state)
     char path[1024];
     if (make_scratch(state) != 0)
         return 1;
-    snprintf(path, sizeof path, "%s/tests/data/configs/mini.json",
-             getenv("SHEAF_SOURCE_ROOT") == NULL ? "." : getenv("SHEAF_SOURCE_ROOT"));
+    snprintf(path, sizeof path, "%s", in_sources("tests/data/configs/mini.json"));
     sheaf_train_options_default(&t.o);
     t.o.lora_targets = "all-linear";
     t.o.threads = 1;
@@ -318,15 +318,12 @@ TEST(test_fits__any_number_of_pictures_is_counted)
 {
     static const char *const configs[] = { "cogvlm-224", "minicpmv-2.0", "minicpmv-2.6",
                                            "omnilmm-12b" };
-    const char *root = getenv("SHEAF_SOURCE_ROOT");
     for (size_t i = 0; i < ARRAY_LEN(configs); i++) {
-        char path[1024];
+        const char *path = in_sources("tests/data/configs/%s.json", configs[i]);
         sheaf__opened opened;
         sheaf_plan plan;
         sheaf_train_options o = t.o;
         struct rusage before, after;
-        snprintf(path, sizeof path, "%s/tests/data/configs/%s.json", root == NULL ? "." : root,
-                 configs[i]);
         CHECK_OK(sheaf__open_model(
             &opened, &(sheaf__open_options){
                          .config = path, .config_only = true, .slices = 8, .fresh = &t.fresh }));
@@ -459,10 +456,8 @@ static void check_generation(const sheaf__opened *opened, bool looks)
 
 TEST(test_fits__a_generation_takes_what_was_planned)
 {
-    const char *root = getenv("SHEAF_SOURCE_ROOT");
-    char path[1024];
+    const char *path = in_sources("tests/data/llama/tiny_llama/hf");
     sheaf__opened opened;
-    snprintf(path, sizeof path, "%s/tests/data/llama/tiny_llama/hf", root == NULL ? "." : root);
     CHECK_OK(sheaf__open_model(&opened, &(sheaf__open_options){ .model = path, .slices = 8 }));
     check_generation(&opened, false);
     sheaf__opened_close(&opened);

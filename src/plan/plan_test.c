@@ -2,6 +2,7 @@
  * and the counts that SAT and its users have reported. SHEAF_SOAK=1 takes all settings, else a
  * cover; SHEAF_SANITIZED=1 eight ranks only, a method of each model. */
 #include "tests/check.h"
+#include "tests/sources.h"
 
 #include "models/open.h"
 #include "plan/plan.h"
@@ -38,8 +39,7 @@ typedef struct asked {
 static void ask(asked *a, const char *model, sheaf_method method)
 {
     static char path[1024];
-    snprintf(path, sizeof path, "%s/tests/data/configs/%s.json",
-             getenv("SHEAF_SOURCE_ROOT") == NULL ? "." : getenv("SHEAF_SOURCE_ROOT"), model);
+    snprintf(path, sizeof path, "%s", in_sources("tests/data/configs/%s.json", model));
     *a = (asked){ 0 };
     sheaf_train_options_default(&a->o);
     a->o.config = path;

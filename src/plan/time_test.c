@@ -5,6 +5,7 @@
 #include "plan/time.h"
 #include "tape/head_rows.h"
 #include "tests/files.h"
+#include "tests/sources.h"
 
 /* ---- the count of work ---- */
 
@@ -21,8 +22,7 @@ static void count(sheaf__work *work, sheaf_method method, bool checkpointing)
     sheaf_data *data;
     sheaf__count unused[SHEAF__TRAFFICS];
     const bool lora = method == SHEAF_METHOD_LORA;
-    snprintf(path, sizeof path, "%s/tests/data/configs/mini.json",
-             getenv("SHEAF_SOURCE_ROOT") == NULL ? "." : getenv("SHEAF_SOURCE_ROOT"));
+    snprintf(path, sizeof path, "%s", in_sources("tests/data/configs/mini.json"));
     sheaf_train_options_default(&o);
     o.method = method;
     o.lora_rank = RANK;
@@ -110,8 +110,7 @@ TEST(test_time__operations_of_generation)
     sheaf__placement place;
     struct sheaf_plan_passes passes = { 0 };
     sheaf_plan plan;
-    snprintf(path, sizeof path, "%s/tests/data/configs/mini.json",
-             getenv("SHEAF_SOURCE_ROOT") == NULL ? "." : getenv("SHEAF_SOURCE_ROOT"));
+    snprintf(path, sizeof path, "%s", in_sources("tests/data/configs/mini.json"));
     CHECK_OK(sheaf__open_model(
         &opened, &(sheaf__open_options){ .config = path, .config_only = true, .slices = 8 }));
     CHECK_OK(sheaf__placement_read(&place, NULL, opened.schema));

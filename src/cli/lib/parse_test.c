@@ -2,6 +2,7 @@
 #include <glob.h>
 
 #include "tests/check.h"
+#include "tests/sources.h"
 
 #include "base/file.h"
 #include "cli.h"
@@ -347,11 +348,8 @@ static void check_flags(const char *page, const char *text)
 
 TEST(test_docs__name_no_flag_that_no_command_has)
 {
-    const char *root = getenv("SHEAF_SOURCE_ROOT");
-    char *pattern;
     glob_t pages;
-    CHECK_OK(sheaf__path_join(&pattern, root != NULL ? root : ".", "{README.md,docs/*.md}"));
-    assert_int_equal(glob(pattern, GLOB_BRACE, NULL, &pages), 0);
+    assert_int_equal(glob(in_sources("{README.md,docs/*.md}"), GLOB_BRACE, NULL, &pages), 0);
     assert_true(pages.gl_pathc > 20);
     for (size_t i = 0; i < pages.gl_pathc; i++) {
         char *page, *rest;
@@ -367,5 +365,4 @@ TEST(test_docs__name_no_flag_that_no_command_has)
         free(page);
     }
     globfree(&pages);
-    free(pattern);
 }

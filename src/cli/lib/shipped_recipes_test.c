@@ -2,6 +2,7 @@
  * real models; and how
  * --recipe NAME finds them. */
 #include "tests/files.h"
+#include "tests/sources.h"
 
 #include <unistd.h>
 
@@ -10,23 +11,6 @@
 #include "cli/lib/cli.h"
 #include "library/train_settings.h"
 
-/* The configs of the released models: cogvlm-base-490, cogagent-chat. */
-#define TEXT                                                                                                                       \
-    "\"num_layers\": 32, \"hidden_size\": 4096, \"num_attention_heads\": 32, \"vocab_size\": 32000, \"layernorm_order\": \"pre\"," \
-    " \"model_parallel_size\": 1, \"max_sequence_length\": 4096, \"use_bias\": false, \"inner_hidden_size\": 11008,"               \
-    " \"bos_token_id\": 1, \"eos_token_id\": 2, \"pad_token_id\": 0, \"image_length\": "
-#define EVA(POSITIONS, SIDE)                                                                                                       \
-    ", \"eva_args\": {\"model_class\": \"EVA2CLIPModel\", \"num_layers\": 63, \"hidden_size\": 1792, \"num_attention_heads\": 16," \
-    " \"vocab_size\": 1, \"layernorm_order\": \"post\", \"model_parallel_size\": 1, \"max_sequence_length\": " POSITIONS           \
-    ","                                                                                                                            \
-    " \"inner_hidden_size\": 15360, \"use_final_layernorm\": false, \"layernorm_epsilon\": 1e-6,"                                  \
-    " \"row_parallel_linear_final_bias\": false, \"image_size\": [" SIDE ", " SIDE                                                 \
-    "], \"pre_len\": 1, \"post_len\": 0,"                                                                                          \
-    " \"in_channels\": 3, \"patch_size\": 14}}"
-#define FOUR_TRUE "true, true, true, true"
-#define ALL_TRUE                                                                                   \
-    FOUR_TRUE ", " FOUR_TRUE ", " FOUR_TRUE ", " FOUR_TRUE ", " FOUR_TRUE ", " FOUR_TRUE           \
-              ", " FOUR_TRUE ", " FOUR_TRUE
 static const struct {
     const char *prefix, *config; /* itself, or a file in tests/data/configs */
 } models[] = {
@@ -52,8 +36,8 @@ static const struct {
       " \"rms_norm_eps\": 1e-5, \"rope_theta\": 10000, \"max_position_embeddings\": 32768,"
       " \"vocab_size\": 151552, \"pad_token_id\": 151329, \"eos_token_id\": [151329, 151336, 151338],"
       " \"tie_word_embeddings\": false, \"torch_dtype\": \"bfloat16\"}" },
-    { "cogvlm-", "{\"model_class\": \"CogVLMModel\", " TEXT "256" EVA("257", "224") },
-    { "cogvlm-", "{\"model_class\": \"CogVLMModel\", " TEXT "1225" EVA("1226", "490") },
+    { "cogvlm-", "cogvlm-224" },
+    { "cogvlm-", "cogvlm-490" },
     { "cogvlm2-",
       "{\"architectures\": [\"CogVLMForCausalLM\"], \"num_multi_query_heads\": 8,"
       " \"hidden_size\": 4096, \"intermediate_size\": 14336, \"num_hidden_layers\": 32,"
@@ -63,12 +47,7 @@ static const struct {
       " \"intermediate_size\": 15360, \"layer_norm_eps\": 1e-6, \"num_heads\": 16,"
       " \"num_hidden_layers\": 63,"
       " \"num_positions\": 9217, \"patch_size\": 14}}" },
-    { "cogagent-",
-      "{\"model_class\": \"CogAgentModel\", \"is_decoder\": [" ALL_TRUE
-      "], \"cross_attn_hidden_size\": 1024,"
-      " \"cross_hidden_size_per_attention_head\": 32, \"encoder_args\": {}, \"cross_image_pix\": 1120,"
-      " \"use_neft_noise\": true, \"tokenizer_type\": \"vicuna-7b-v1.5\", " TEXT
-      "256" EVA("257", "224") },
+    { "cogagent-", "cogagent-1120" },
 };
 
 /* Numbers trained: of factors, and of base tensors (first, last possible). Worked by hand from
@@ -137,14 +116,6 @@ static const struct {
     { "qwenvl-lora", "qwen3-vl-8b", 8 * 36 * INT64_C(75776), 0 },
 };
 
-static const char *recipes_folder(void)
-{
-    static char path[1200];
-    const char *source = getenv("SHEAF_SOURCE_ROOT");
-    snprintf(path, sizeof path, "%s/recipes", source == NULL ? "." : source);
-    return path;
-}
-
 static const cli_command command = { "train", "fine-tune", "usage: sheaf train\n", NULL, 0, 0 };
 
 static sheaf_status *read_recipe(cli *cli, cli_option *table, sheaf_train_options *o,
@@ -172,17 +143,6 @@ static int64_t numbers_of(const sheaf_tensor *t)
     for (int d = 0; d < t->ndim; d++)
         n *= t->shape[d];
     return n;
-}
-
-static char *config_text(const char *config)
-{
-    char path[1400], *text;
-    size_t size;
-    if (config[0] == '{')
-        return strdup(config);
-    snprintf(path, sizeof path, "%s/../tests/data/configs/%s.json", recipes_folder(), config);
-    CHECK_OK(sheaf__file_read_all(&text, &size, path, 1 << 20));
-    return text;
 }
 
 static void resolve(const char *name, const char *model, const char *config,
@@ -249,11 +209,11 @@ TEST(test_recipes__each_is_read_and_fits_the_real_models)
 {
     char **names;
     int64_t count, found = 0;
-    CHECK_OK(sheaf__list_dir(&names, &count, recipes_folder()));
+    CHECK_OK(sheaf__list_dir(&names, &count, in_sources("recipes")));
     for (int64_t i = 0; i < count; i++) {
-        char path[1500], *dot = strrchr(names[i], '.');
+        char *dot = strrchr(names[i], '.');
         assert_true(dot != NULL && strcmp(dot, ".recipe") == 0);
-        snprintf(path, sizeof path, "%s/%s", recipes_folder(), names[i]);
+        const char *path = in_sources("recipes/%s", names[i]);
         *dot = '\0';
         check_header(path, names[i]);
         cli cli;
@@ -271,7 +231,8 @@ TEST(test_recipes__each_is_read_and_fits_the_real_models)
         for (size_t m = 0; m < ARRAY_LEN(models); m++)
             if (strlen(models[m].prefix) == longest &&
                 strncmp(names[i], models[m].prefix, longest) == 0) {
-                char *config = config_text(models[m].config);
+                char *config = models[m].config[0] == '{' ? strdup(models[m].config)
+                                                          : published_config(models[m].config, "");
                 resolve(names[i], models[m].config, config, &o);
                 free(config);
                 fits++;
@@ -302,8 +263,7 @@ TEST(test_recipes__sats_settings)
         cli cli;
         cli_option table[CLI_MAX_OPTIONS];
         sheaf_train_options o;
-        char path[1500];
-        snprintf(path, sizeof path, "%s/%s.recipe", recipes_folder(), demo[i].name);
+        const char *path = in_sources("recipes/%s.recipe", demo[i].name);
         char *more[] = { (char *)"--tp=3", (char *)"--micro-batch=2", (char *)"--dtype=float32" };
         CHECK_OK(read_recipe(&cli, table, &o, path, 3, more));
         assert_true(o.tp == 3 && o.micro_batch == 2 && o.dtype == SHEAF_F32);
@@ -337,8 +297,7 @@ TEST(test_recipes__minicpmvs_settings)
         cli cli;
         cli_option table[CLI_MAX_OPTIONS];
         sheaf_train_options o;
-        char path[1500];
-        snprintf(path, sizeof path, "%s/%s.recipe", recipes_folder(), scripts[i].name);
+        const char *path = in_sources("recipes/%s.recipe", scripts[i].name);
         CHECK_OK(read_recipe(&cli, table, &o, path, 0, NULL));
         assert_true(o.dtype == scripts[i].dtype && o.steps == 10000 && o.seq == 2048 &&
                     o.micro_batch == 1 && o.accumulate == 1 && o.checkpointing);

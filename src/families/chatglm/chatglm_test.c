@@ -1,6 +1,7 @@
 /* chatglm_test.c - GLM-4-9B and CogAgent-9B by ChatGLM's names: their sizes as published, keys that
  * are refused, tensors and their cuts, and the text model alone. */
 #include "tests/check.h"
+#include "tests/sources.h"
 
 #include <jansson.h>
 
@@ -9,10 +10,7 @@
 
 static json_t *published(void)
 {
-    char path[1400];
-    const char *source = getenv("SHEAF_SOURCE_ROOT");
-    snprintf(path, sizeof path, "%s/tests/data/configs/cogagent-9b.json",
-             source == NULL ? "." : source);
+    const char *path = in_sources("tests/data/configs/cogagent-9b.json");
     json_t *object = json_load_file(path, 0, NULL);
     if (object == NULL)
         fail_msg("%s: not JSON", path);

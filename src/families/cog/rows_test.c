@@ -3,6 +3,7 @@
 #include "tests/check.h"
 #include "tests/faults/denied_memory.h"
 #include "tests/golden.h"
+#include "tests/sources.h"
 
 #include <dirent.h>
 #include <jansson.h>
@@ -11,6 +12,11 @@
 #include "families/cog/cog.h"
 #include "schema/config_text.h"
 #include "schema/family.h"
+
+static json_t *published(const char *name)
+{
+    return json_load_file(in_sources("tests/data/configs/%s.json", name), 0, NULL);
+}
 
 /* The model_config.json that SAT would write for a recorded config.json: {"config",
  * "encoder_override"}. */
@@ -305,26 +311,16 @@ TEST(test_sizes__of_the_released_models)
 {
     /* 17,637,948,928 parameters for CogVLM 224, 18,291,033,280 for CogAgent, as counted by
      * upstream's users. */
-    static const char text[] =
-        "{\"model_class\":\"%s\",\"num_layers\":32,\"hidden_size\":4096,\"num_attention_heads\":32,\"vocab_size\":32000,"
-        "\"layernorm_order\":\"pre\",\"model_parallel_size\":1,\"max_sequence_length\":4096,\"use_bias\":false,"
-        "\"inner_hidden_size\":11008,\"image_length\":256,%s\"eva_args\":{\"model_class\":\"EVA2CLIPModel\","
-        "\"num_layers\":63,\"hidden_size\":1792,\"num_attention_heads\":16,\"vocab_size\":1,\"layernorm_order\":\"post\","
-        "\"max_sequence_length\":257,\"inner_hidden_size\":15360,\"use_final_layernorm\":false,\"layernorm_epsilon\":1e-06,"
-        "\"image_size\":[224,224],\"pre_len\":1,\"post_len\":0,\"in_channels\":3,\"patch_size\":14},\"bos_token_id\":1,"
-        "\"eos_token_id\":2,\"pad_token_id\":32000,\"use_neft_noise\":true}";
-    static const char *const agent =
-        "\"is_decoder\":true,\"cross_attn_hidden_size\":1024,\"cross_image_pix\":1120,"
-        "\"cross_hidden_size_per_attention_head\":32,\"encoder_args\":{},";
     static const int64_t want[2] = { 17637948928, 18291033280 };
     for (int i = 0; i < 2; i++) {
-        char buffer[2000];
         sheaf_config c;
         sheaf_schema *schema = NULL;
-        const int n =
-            snprintf(buffer, sizeof buffer, text,
-                     i == 0 ? "CogVLMModel" : "FineTuneTestCogAgentModel", i == 0 ? "" : agent);
-        CHECK_OK(sheaf_config_parse(&c, buffer, (size_t)n));
+        json_t *config = published(i == 0 ? "cogvlm-224" : "cogagent-1120");
+        if (i == 1)
+            json_object_set_new(config, "model_class", json_string("FineTuneTestCogAgentModel"));
+        json_object_set_new(config, "pad_token_id", json_integer(32000));
+        CHECK_OK(parse(&c, config));
+        json_decref(config);
         CHECK_OK(sheaf_schema_new(&schema, &c, 8));
         assert_int_equal(parameters_of(schema), want[i]);
         assert_int_equal(c.pad, 0); /* outside the table */
@@ -335,30 +331,21 @@ TEST(test_sizes__of_the_released_models)
     }
 }
 
-/* A published config. */
-static json_t *published(const char *file)
-{
-    const char *source = getenv("SHEAF_SOURCE_ROOT");
-    char path[1200];
-    snprintf(path, sizeof path, "%s/tests/data/configs/%s", source == NULL ? "." : source, file);
-    return json_load_file(path, 0, NULL);
-}
-
 /* As published, but for the names of the repositories. */
 TEST(test_sizes__of_the_hubs_configs)
 {
     static const struct {
-        const char *file;
+        const char *name;
         int64_t pixels, parameters;
     } rows[] = {
-        { "cogvlm-chat-hf.json", 490, 17639685376 },
-        { "cogvlm-chat-hf.json", 224, 17637948928 },
-        { "cogagent-chat-hf.json", 224, 18291033280 },
+        { "cogvlm-chat-hf", 490, 17639685376 },
+        { "cogvlm-chat-hf", 224, 17637948928 },
+        { "cogagent-chat-hf", 224, 18291033280 },
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         sheaf_config c;
         sheaf_schema *schema = NULL;
-        json_t *config = published(rows[i].file),
+        json_t *config = published(rows[i].name),
                *vision = json_object_get(config, "vision_config");
         const int64_t side = rows[i].pixels / 14;
         json_object_set_new(vision, "image_size", json_integer(rows[i].pixels));
@@ -414,7 +401,7 @@ TEST(test_hub_config__refuses_by_name)
           "'vision_config.layer_norm_eps'" },
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)
-        check_refused(published("cogagent-chat-hf.json"), &rows[i]);
+        check_refused(published("cogagent-chat-hf"), &rows[i]);
 }
 
 TEST(test_small_tables__are_whole_in_files_and_cut_in_training)

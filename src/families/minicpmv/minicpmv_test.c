@@ -1,44 +1,14 @@
 /* minicpmv_test.c - MiniCPM-V: configs of its versions as published and with their objects, keys
  * that are refused, tensors and their cuts. */
 #include "tests/small_config.h"
+#include "tests/sources.h"
 
 #include "families/minicpmv/minicpmv.h"
 
-/* As they were published. */
-static const char whole_2_0[] =
-    "{\"architectures\":[\"MiniCPMV\"],\"auto_map\":{\"AutoConfig\":\"configuration_minicpm.MiniCPMVConfig\","
-    "\"AutoModel\":\"modeling_minicpmv.MiniCPMV\"},\"bos_token_id\":1,\"dim_model_base\":256,"
-    "\"drop_vision_last_layer\":true,\"eos_token_id\":2,\"hidden_act\":\"silu\",\"hidden_size\":2304,"
-    "\"image_size\":448,\"initializer_range\":0.1,\"intermediate_size\":5760,\"max_position_embeddings\":4096,"
-    "\"max_slice_nums\":9,\"mm_use_im_start_end\":true,\"model_type\":\"minicpmv\",\"num_attention_heads\":36,"
-    "\"num_hidden_layers\":40,\"num_key_value_heads\":36,\"patch_size\":14,\"pretraining_tp\":1,\"query_num\":64,"
-    "\"rms_norm_eps\":1e-05,\"rope_scaling\":null,\"rope_theta\":10000.0,\"scale_depth\":1.4,\"scale_emb\":12,"
-    "\"scale_resolution\":448,\"slice_mode\":true,\"tie_word_embeddings\":false,\"torch_dtype\":\"bfloat16\","
-    "\"vision_encoder\":\"vit_so400m_patch14_siglip_384.webli\",\"vocab_size\":122753}";
 #define SIGLIP                                                                                     \
     "\"vision_config\":{\"hidden_size\":1152,\"image_size\":980,\"intermediate_size\":4304,"       \
     "\"model_type\":\"siglip_vision_model\",\"num_attention_heads\":16,\"num_hidden_layers\":27,"  \
     "\"patch_size\":14}"
-#define SLICES                                                                                     \
-    "\"slice_config\":{\"max_slice_nums\":9,\"patch_size\":14,\"model_type\":\"minicpmv\"},"       \
-    "\"slice_mode\":true,\"batch_vision_input\":true,\"image_size\":448,\"patch_size\":14"
-static const char whole_2_5[] =
-    "{\"architectures\":[\"MiniCPMV\"],\"attention_bias\":false,\"attention_dropout\":0.0,\"bos_token_id\":128000,"
-    "\"drop_vision_last_layer\":false,\"eos_token_id\":128001,\"hidden_act\":\"silu\",\"hidden_size\":4096,"
-    "\"intermediate_size\":14336,\"max_position_embeddings\":8192,\"mm_use_im_start_end\":true,"
-    "\"model_type\":\"minicpmv\",\"num_attention_heads\":32,\"num_hidden_layers\":32,\"num_key_value_heads\":8,"
-    "\"pretraining_tp\":1,\"query_num\":96,\"rms_norm_eps\":1e-05,\"rope_theta\":500000.0,\"torch_dtype\":\"float16\","
-    "\"tie_word_embeddings\":false,\"vocab_size\":128256," SLICES "," SIGLIP "}";
-#define WHOLE_2_6                                                                                      \
-    "\"architectures\":[\"MiniCPMV\"],\"attention_dropout\":0.0,\"bos_token_id\":151643,"              \
-    "\"eos_token_id\":151645,\"hidden_act\":\"silu\","                                                 \
-    "\"hidden_size\":3584,\"intermediate_size\":18944,\"max_position_embeddings\":32768,"              \
-    "\"max_window_layers\":28,\"model_type\":\"minicpmv\",\"num_attention_heads\":28,"                 \
-    "\"num_hidden_layers\":28,\"num_key_value_heads\":4,\"query_num\":64,\"rms_norm_eps\":1e-06,"      \
-    "\"rope_theta\":1000000.0,\"sliding_window\":131072,\"tie_word_embeddings\":false,"                \
-    "\"torch_dtype\":\"bfloat16\",\"use_image_id\":true,\"use_sliding_window\":false,\"version\":2.6," \
-    "\"vision_batch_size\":16,\"vocab_size\":151666," SLICES "," SIGLIP
-
 #define TEXT                                                                                           \
     "\"hidden_size\":128,\"intermediate_size\":192,\"num_hidden_layers\":2,\"num_attention_heads\":4," \
     "\"num_key_value_heads\":2,\"vocab_size\":90"
@@ -75,17 +45,18 @@ static const char *name_of(const void *self, int64_t i)
 TEST(test_rows__of_the_published_models)
 {
     static const struct {
-        const char *text;
+        const char *name, *more;
         int64_t numbers, layers, heads, side;
         bool bias;
     } rows[] = {
-        { whole_2_0, 3434965792, 26, 18, 27, false },
-        { whole_2_5, 8537092336, 27, 32, 70, false },
-        { "{\"drop_vision_last_layer\":false," WHOLE_2_6 "}", 8099175152, 27, 28, 70, true },
-        { "{" WHOLE_2_6 "}", 8099175152 - 15239504, 26, 28, 70, true },
+        { "minicpmv-2.0", "", 3434965792, 26, 18, 27, false },
+        { "minicpmv-2.5", "", 8537092336, 27, 32, 70, false },
+        { "minicpmv-2.6", "\"drop_vision_last_layer\":false,", 8099175152, 27, 28, 70, true },
+        { "minicpmv-2.6", "", 8099175152 - 15239504, 26, 28, 70, true },
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        sheaf_schema *schema = parse_schema(rows[i].text);
+        char *text = published_config(rows[i].name, rows[i].more);
+        sheaf_schema *schema = parse_schema(text);
         const sheaf_config *c = &schema->config;
         assert_int_equal(c->family, SHEAF_MINICPMV);
         assert_int_equal(numbers(schema), rows[i].numbers);
@@ -94,19 +65,16 @@ TEST(test_rows__of_the_published_models)
         assert_true(c->resampler.heads == rows[i].heads && c->qkv_bias == rows[i].bias &&
                     !c->o_bias && c->window == 0);
         sheaf_schema_free(schema);
+        free(text);
     }
 }
 
 /* Parameters and tensors of the index of the published files: 849 tensors, 17391790560 bytes. */
 TEST(test_rows__of_4_5)
 {
-    const char *root = getenv("SHEAF_SOURCE_ROOT");
-    char path[512];
     sheaf_config c;
     sheaf_schema *schema;
-    snprintf(path, sizeof path, "%s/tests/data/configs/minicpmv-4.5.json",
-             root == NULL ? "." : root);
-    CHECK_OK(sheaf_config_read(&c, path));
+    CHECK_OK(sheaf_config_read(&c, in_sources("tests/data/configs/minicpmv-4.5.json")));
     CHECK_OK(sheaf_schema_new(&schema, &c, 8));
     assert_int_equal(schema->count, 849);
     assert_int_equal(numbers(schema), INT64_C(8695895280));
@@ -161,12 +129,12 @@ TEST(test_rows__of_generations_are_told_apart)
 TEST(test_config__both_forms)
 {
     sheaf_config c;
-    CHECK_OK(parse_config(&c, whole_2_0));
+    CHECK_OK(sheaf_config_read(&c, in_sources("tests/data/configs/minicpmv-2.0.json")));
     assert_int_equal(c.minicpmv, SHEAF_MINICPMV_2_0);
     assert_true(c.scale_emb == 12 && c.scale_depth == 1.4 && c.dim_model_base == 256);
     assert_null(c.unknown_keys);
     sheaf_config_release(&c);
-    CHECK_OK(parse_config(&c, whole_2_5));
+    CHECK_OK(sheaf_config_read(&c, in_sources("tests/data/configs/minicpmv-2.5.json")));
     assert_int_equal(c.minicpmv, SHEAF_MINICPMV_2_5);
     assert_true(c.scale_emb == 1 && c.scale_depth == 0 && c.dim_model_base == 0);
     assert_null(c.unknown_keys);
@@ -231,15 +199,15 @@ TEST(test_config__keys_that_are_refused)
         sheaf_code code;
         const char *part;
     } rows[] = {
-        { "{\"version\":4.0," WHOLE_2_6 "}", SHEAF_E_FORMAT, "version" }, /* twice */
+        { "{\"version\":4.0,\"version\":2.6}", SHEAF_E_FORMAT, "version" }, /* twice */
         { SMALL("4.6", "", NAVIT), SHEAF_E_UNSUPPORTED,
           "'model' | MiniCPM-V 2.0, 2.5, 2.6, 4.0 or 4.5" },
         { "{\"model_type\":\"minicpmo\",\"version\":4.5}", SHEAF_E_UNSUPPORTED,
           "'version' | 2.6, of MiniCPM-o" },
         { SMALL("4.5", ",\"model_type\":\"qwen2\"", NAVIT), SHEAF_E_LAYOUT,
           "text.model_type' | \"qwen3\", the text model of MiniCPM-V 4.5" },
-        { "{" WHOLE_2_6
-          ",\"quantization_config\":{\"quant_method\":\"hqq\",\"load_in_4bit\":true}}",
+        { "{\"model_type\":\"minicpmv\",\"version\":2.6,"
+          "\"quantization_config\":{\"quant_method\":\"hqq\",\"load_in_4bit\":true}}",
           SHEAF_E_UNSUPPORTED, "openbmb/MiniCPM-V-2_6 (the name without -int4)" },
         { SMALL("2.6", ",\"model_type\":\"llama\"", NAVIT), SHEAF_E_LAYOUT,
           "text.model_type' | \"qwen2\", the text model of MiniCPM-V 2.6" },

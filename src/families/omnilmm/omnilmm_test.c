@@ -1,6 +1,7 @@
 /* omnilmm_test.c - OmniLMM: both forms of its config, keys that are refused, its tensors and their
  * cuts. */
 #include "tests/small_config.h"
+#include "tests/sources.h"
 
 #include "families/common/families.h"
 
@@ -11,18 +12,9 @@
     "\"vision_config\":{\"img_size\":56,\"patch_size\":14,\"embed_dim\":64,\"depth\":4,\"num_heads\":4," \
     "\"mlp_ratio\":2.5}"
 #define SMALL "{" TEXT ",\"num_query\":16,\"image_size\":84," TOWER "}"
-/* As it was published. */
-static const char whole[] =
-    "{\"architectures\":[\"OmniLMMForCausalLM\"],\"bos_token_id\":1,\"eos_token_id\":2,\"hidden_act\":\"silu\","
-    "\"hidden_size\":4096,\"image_size\":448,\"initializer_range\":0.02,\"intermediate_size\":14336,"
-    "\"max_position_embeddings\":32768,\"mm_hidden_size\":1792,\"mm_use_im_start_end\":true,"
-    "\"mm_vision_tower\":\"eva02_enormous_patch14_clip_224.laion2b_plus\",\"model_type\":\"omnilmm\","
-    "\"num_attention_heads\":32,\"num_hidden_layers\":32,\"num_key_value_heads\":8,\"num_query\":256,"
-    "\"pad_token_id\":2,\"rms_norm_eps\":1e-05,\"rope_theta\":10000.0,\"sliding_window\":4096,"
-    "\"tie_word_embeddings\":false,\"torch_dtype\":\"bfloat16\",\"use_cache\":true,\"vocab_size\":32009}";
-
 TEST(test_config__the_towers_name_tells_its_sizes)
 {
+    char *whole = published_config("omnilmm-12b", "");
     sheaf_config c;
     CHECK_OK(parse_config(&c, whole));
     assert_int_equal(c.family, SHEAF_OMNILMM);
@@ -34,13 +26,12 @@ TEST(test_config__the_towers_name_tells_its_sizes)
     assert_true(c.image_mark.begin == 32001 && c.image_mark.patch == 32000 &&
                 c.image_mark.end == 32002);
     /* of the published vocabulary alone */
-    char *more = strdup(whole);
-    memcpy(strstr(more, "32009}"), "32010}", 6);
+    memcpy(strstr(whole, "32009"), "32010", 5);
     sheaf_config grown;
-    CHECK_OK(parse_config(&grown, more));
+    CHECK_OK(parse_config(&grown, whole));
     assert_true(grown.vocab == 32010 && grown.image_mark.begin < 0);
     sheaf_config_release(&grown);
-    free(more);
+    free(whole);
     sheaf_config_release(&c);
     CHECK_OK(parse_config(&c, SMALL));
     assert_true(c.vit.layers == 3 && c.vit.ffn == 160 && c.vit.positions == 17 && c.patches == 36 &&
@@ -54,6 +45,7 @@ TEST(test_config__the_towers_name_tells_its_sizes)
 /* Values counted by hand. */
 TEST(test_rows__of_the_published_model)
 {
+    char *whole = published_config("omnilmm-12b", "");
     sheaf_schema *schema = parse_schema(whole);
     double text = 0, tower = 0, resampler = 0;
     for (int64_t i = 0; i < schema->count; i++) {
@@ -69,6 +61,7 @@ TEST(test_rows__of_the_published_model)
     assert_true(resampler == 4096.0 * (256 + 4096 + 1792 + 4 * 4096 + 4 + 6 + 256));
     assert_int_equal(schema->count, 3 + 32 * 9 + 63 * 13 + 6 + 14);
     sheaf_schema_free(schema);
+    free(whole);
 }
 
 TEST(test_rows__cuts)

@@ -5,6 +5,7 @@
 #include "inputs/slices.h"
 #include "schema/config_text.h"
 #include "tests/small_config.h"
+#include "tests/sources.h"
 
 #define VISION_2                                                                                   \
     "\"vision_config\":{\"depth\":3,\"hidden_act\":\"silu\",\"hidden_size\":48,"                   \
@@ -76,12 +77,8 @@ TEST(test_rows__of_the_published_models)
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         sheaf_config c;
         sheaf_schema *schema;
-        char file[512];
         int64_t all = 0;
-        const char *root = getenv("SHEAF_SOURCE_ROOT");
-        snprintf(file, sizeof file, "%s/tests/data/configs/%s.json", root == NULL ? "." : root,
-                 rows[i].file);
-        CHECK_OK(sheaf_config_read(&c, file));
+        CHECK_OK(sheaf_config_read(&c, in_sources("tests/data/configs/%s.json", rows[i].file)));
         assert_null(c.unknown_keys);
         assert_int_equal(sheaf__image_positions(&c), rows[i].places);
         CHECK_OK(sheaf_schema_new(&schema, &c, 8));

@@ -1,0 +1,34 @@
+/* sources.h - for tests: files of the sources. */
+#pragma once
+
+#include "base/file.h"
+#include "tests/check.h"
+
+/* The path of a file of the sources, by a format; one of the last four. */
+static inline const char *in_sources(const char *format, ...) SHEAF_PRINTF(1, 2);
+static inline const char *in_sources(const char *format, ...)
+{
+    static char path[4][1200];
+    static int next;
+    const char *root = getenv("SHEAF_SOURCE_ROOT");
+    char *at = path[next++ % 4];
+    const int n = snprintf(at, sizeof *path, "%s/", root == NULL ? "." : root);
+    va_list list;
+    va_start(list, format);
+    vsnprintf(at + n, sizeof *path - (size_t)n, format, list);
+    va_end(list);
+    return at;
+}
+
+/* The config of a published model (malloc'd), with `more` before its keys. */
+static inline char *published_config(const char *name, const char *more)
+{
+    char *file, *text = NULL;
+    size_t size;
+    CHECK_OK(sheaf__file_read_all(&file, &size, in_sources("tests/data/configs/%s.json", name),
+                                  1 << 20));
+    if (asprintf(&text, "{%s%s", more, strchr(file, '{') + 1) < 0)
+        fail_msg("%s: no memory", name);
+    free(file);
+    return text;
+}
