@@ -15,6 +15,24 @@ sheaf_status *sheaf__check_range(const char *path, const char *name, int64_t beg
                        "%" PRId64 " from %" PRId64, bytes, begin);
 }
 
+sheaf_status *sheaf__fill_new(sheaf__fill_file *f, int64_t count)
+{
+    *f = (sheaf__fill_file){ .tensor = calloc((size_t)count + 1, sizeof *f->tensor) };
+    if (f->tensor == NULL)
+        return sheaf__no_memory("tensors of a file");
+    f->count = count;
+    return NULL;
+}
+
+sheaf_status *sheaf__fill_create(sheaf__fill_file *f, const char *path, const void *header,
+                                 size_t size)
+{
+    sheaf_status *st = sheaf__file_create(&f->file, path);
+    TRY(st, sheaf__file_reserve(&f->file, f->size));
+    TRY(st, sheaf__file_write_at(&f->file, header, size, 0));
+    return st;
+}
+
 /* begin + (begin + 1) + ... , `n` terms, mod 2^64. */
 static uint64_t sum_of_positions(int64_t begin, int64_t n)
 {
@@ -37,7 +55,7 @@ sheaf_status *sheaf__fill_write(sheaf__fill_file *f, int64_t index, int64_t begi
     return NULL;
 }
 
-sheaf_status *sheaf__fill_check(const sheaf__fill_file *f)
+static sheaf_status *check_whole(const sheaf__fill_file *f)
 {
     for (int64_t i = 0; i < f->count; i++) {
         const sheaf__fill *t = &f->tensor[i];
@@ -53,10 +71,18 @@ sheaf_status *sheaf__fill_check(const sheaf__fill_file *f)
     return NULL;
 }
 
-sheaf_status *sheaf__fill_close(sheaf__fill_file *f, sheaf_status *st)
+sheaf_status *sheaf__fill_finish(sheaf__fill_file *f, sheaf_status *st)
 {
-    TRY(st, sheaf__file_sync(&f->file));
-    if (st != NULL)
-        sheaf_status_free(sheaf__remove_tree(f->file.path));
-    return sheaf__first_of(st, sheaf__file_close(&f->file));
+    if (f->file.path != NULL) {
+        TRY(st, check_whole(f));
+        TRY(st, sheaf__file_sync(&f->file));
+        if (st != NULL)
+            sheaf_status_free(sheaf__remove_tree(f->file.path));
+        st = sheaf__first_of(st, sheaf__file_close(&f->file));
+    }
+    for (int64_t i = 0; i < f->count; i++)
+        free(f->tensor[i].name);
+    free(f->tensor);
+    *f = (sheaf__fill_file){ 0 };
+    return st;
 }

@@ -7,18 +7,25 @@
 /* A tensor of it. `written`, and the sum of the positions mod 2^64: one half written twice has the
  * right count but not the right sum. */
 typedef struct sheaf__fill {
-    const char *name;
+    char *name;            /* owned */
     int64_t offset, bytes; /* in the file */
     _Atomic int64_t written;
     _Atomic uint64_t positions;
 } sheaf__fill;
 
+/* All zero: no file. */
 typedef struct sheaf__fill_file {
     sheaf_file file;
+    int64_t size; /* of the whole file */
     int64_t count;
     sheaf__fill *tensor; /* [count], owned */
 } sheaf__fill_file;
 
+/* sheaf__fill_new - for `count` tensors, whose names and places are still to be set. */
+sheaf_status *sheaf__fill_new(sheaf__fill_file *f, int64_t count);
+/* sheaf__fill_create - creates the file `path`, claims its size and writes its beginning. */
+sheaf_status *sheaf__fill_create(sheaf__fill_file *f, const char *path, const void *header,
+                                 size_t size);
 /* sheaf__check_range - `bytes` from `begin` lie within the `whole` of a tensor. Errors:
  * SHEAF_E_ARG. */
 sheaf_status *sheaf__check_range(const char *path, const char *name, int64_t begin, int64_t bytes,
@@ -27,8 +34,7 @@ sheaf_status *sheaf__check_range(const char *path, const char *name, int64_t beg
  * not overlap. */
 sheaf_status *sheaf__fill_write(sheaf__fill_file *f, int64_t index, int64_t begin, const void *src,
                                 int64_t bytes);
-/* sheaf__fill_check - each byte of each tensor was written. Errors: SHEAF_E_LAYOUT. */
-sheaf_status *sheaf__fill_check(const sheaf__fill_file *f);
-/* sheaf__fill_close - syncs and closes it after NULL, else closes and removes it. Gives `st`
- * back, or what failed then. */
-sheaf_status *sheaf__fill_close(sheaf__fill_file *f, sheaf_status *st);
+/* sheaf__fill_finish - after `st` NULL: was each byte of each tensor written? Errors:
+ * SHEAF_E_LAYOUT. Syncs and closes the file then; after a failure closes and removes it. Releases
+ * `f`, of which there may be no file, and gives `st` back, or what failed. */
+sheaf_status *sheaf__fill_finish(sheaf__fill_file *f, sheaf_status *st);

@@ -3,12 +3,6 @@
 
 #include "base/base.h"
 #include "base/round_up.h"
-#include "formats/fill.h"
-
-struct sheaf__gguf_writer {
-    sheaf__fill_file file;
-    int64_t size; /* of the whole file */
-};
 
 /* ---- keys ---- */
 
@@ -110,7 +104,7 @@ static sheaf_status *check_specs(const sheaf__gguf_spec *specs, int64_t count)
 }
 
 /* The bytes before the data, padded, and the place of each tensor in the data. */
-static sheaf_status *make_header(sheaf_text *header, sheaf__gguf_writer *w,
+static sheaf_status *make_header(sheaf_text *header, sheaf__fill_file *f,
                                  const sheaf__gguf_keys *keys, const sheaf__gguf_spec *specs)
 {
     static const char zeros[SHEAF__GGUF_ALIGNMENT];
@@ -118,12 +112,13 @@ static sheaf_status *make_header(sheaf_text *header, sheaf__gguf_writer *w,
     int64_t at = 0;
     sheaf__text_bytes(&head.text, "GGUF", 4);
     sheaf__text_little(&head.text, SHEAF__GGUF_VERSION, 4);
-    sheaf__text_little(&head.text, (uint64_t)w->file.count, 8);
+    sheaf__text_little(&head.text, (uint64_t)f->count, 8);
     sheaf__text_little(&head.text, keys->count, 8);
     sheaf__text_bytes(&head.text, keys->text.size > 0 ? keys->text.at : "", keys->text.size);
-    for (int64_t i = 0; i < w->file.count; i++) {
+    for (int64_t i = 0; i < f->count; i++) {
         const sheaf__gguf_spec *s = &specs[i];
-        sheaf__fill *t = &w->file.tensor[i];
+        sheaf__fill *t = &f->tensor[i];
+        t->name = strdup(s->name);
         t->bytes = tensor_bytes(s);
         t->offset = at;
         const int64_t bytes =
@@ -146,68 +141,29 @@ static sheaf_status *make_header(sheaf_text *header, sheaf__gguf_writer *w,
     }
     sheaf__text_bytes(&head.text, zeros,
                       sheaf__round_up(head.text.size, SHEAF__GGUF_ALIGNMENT) - head.text.size);
-    w->size = (int64_t)head.text.size + at;
-    for (int64_t i = 0; i < w->file.count; i++)
-        w->file.tensor[i].offset += (int64_t)head.text.size;
+    f->size = (int64_t)head.text.size + at;
     *header = head.text;
-    return keys->text.failed || header->failed ? sheaf__no_memory("header") : NULL;
+    bool failed = keys->text.failed || header->failed;
+    for (int64_t i = 0; i < f->count; i++) {
+        f->tensor[i].offset += (int64_t)header->size;
+        failed |= f->tensor[i].name == NULL;
+    }
+    return failed ? sheaf__no_memory("header") : NULL;
 }
 
-static void writer_free(sheaf__gguf_writer *w)
-{
-    for (int64_t i = 0; i < w->file.count; i++)
-        free((char *)w->file.tensor[i].name);
-    free(w->file.tensor);
-    free(w);
-}
-
-static sheaf_status *copy_names(sheaf__gguf_writer *w, const sheaf__gguf_spec *specs)
-{
-    for (int64_t i = 0; i < w->file.count; i++)
-        if ((w->file.tensor[i].name = strdup(specs[i].name)) == NULL)
-            return sheaf__no_memory("names of tensors");
-    return NULL;
-}
-
-sheaf_status *sheaf__gguf_begin(sheaf__gguf_writer **out, const char *path,
+sheaf_status *sheaf__gguf_begin(sheaf__fill_file *out, const char *path,
                                 const sheaf__gguf_keys *keys, const sheaf__gguf_spec *specs,
                                 int64_t count)
 {
     sheaf_text header = { 0 };
+    sheaf__fill_file f = { 0 };
     sheaf_status *st = check_specs(specs, count);
-    sheaf__gguf_writer *w = st == NULL ? calloc(1, sizeof *w) : NULL;
-    if (w == NULL)
-        return st != NULL ? st : sheaf__no_memory(path);
-    w->file.tensor = calloc((size_t)count + 1, sizeof *w->file.tensor);
-    w->file.count = w->file.tensor != NULL ? count : 0;
-    st = w->file.tensor == NULL ? sheaf__no_memory(path) : copy_names(w, specs);
-    TRY(st, make_header(&header, w, keys, specs));
-    TRY(st, sheaf__file_create(&w->file.file, path));
-    if (st != NULL) {
-        writer_free(w);
-        sheaf__text_release(&header);
-        return st;
-    }
-    st = sheaf__file_reserve(&w->file.file, w->size);
-    TRY(st, sheaf__file_write_at(&w->file.file, header.at, header.size, 0));
+    TRY(st, sheaf__fill_new(&f, count));
+    TRY(st, make_header(&header, &f, keys, specs));
+    TRY(st, sheaf__fill_create(&f, path, header.at, header.size));
     sheaf__text_release(&header);
-    if (st == NULL)
-        *out = w;
-    else
-        st = sheaf__gguf_finish(w, st);
-    return st;
-}
-
-sheaf_status *sheaf__gguf_write(sheaf__gguf_writer *w, int64_t index, int64_t begin,
-                                const void *src, int64_t bytes)
-{
-    return sheaf__fill_write(&w->file, index, begin, src, bytes);
-}
-
-sheaf_status *sheaf__gguf_finish(sheaf__gguf_writer *w, sheaf_status *st)
-{
-    TRY(st, sheaf__fill_check(&w->file));
-    st = sheaf__fill_close(&w->file, st);
-    writer_free(w);
-    return st;
+    if (st != NULL)
+        return sheaf__fill_finish(&f, st);
+    *out = f;
+    return NULL;
 }

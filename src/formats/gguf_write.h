@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/text.h"
+#include "formats/fill.h"
 #include "formats/gguf.h"
 
 /* ---- keys ---- */
@@ -35,19 +36,9 @@ typedef struct sheaf__gguf_spec {
     int64_t shape[4]; /* rows before columns, as everywhere here; the file has them reversed */
 } sheaf__gguf_spec;
 
-typedef struct sheaf__gguf_writer sheaf__gguf_writer;
-
-/* sheaf__gguf_begin - creates the file `path`, claims its full size and writes all but the data.
- * Tensors lie in the order of `specs`. Errors: SHEAF_E_ARG for a name that is too long or there
- * twice, and for columns that are no whole blocks of the type. */
-sheaf_status *sheaf__gguf_begin(sheaf__gguf_writer **out, const char *path,
+/* sheaf__gguf_begin - creates the file `path`, claims its full size and writes all but the data:
+ * tensor i of `out` is specs[i], and they lie in this order. Errors: SHEAF_E_ARG for a name that is
+ * too long or there twice, and for columns that are no whole blocks of the type. */
+sheaf_status *sheaf__gguf_begin(sheaf__fill_file *out, const char *path,
                                 const sheaf__gguf_keys *keys, const sheaf__gguf_spec *specs,
                                 int64_t count);
-/* sheaf__gguf_write - `bytes` at byte `begin` of tensor `index`, in any order. Thread-safe for
- * ranges that do not overlap. */
-sheaf_status *sheaf__gguf_write(sheaf__gguf_writer *writer, int64_t index, int64_t begin,
-                                const void *src, int64_t bytes);
-/* sheaf__gguf_finish - after `st` NULL: syncs, closes, frees. Errors: SHEAF_E_LAYOUT when a tensor
- * did not get each of its bytes once. Else, and after a failure, removes the file and gives the
- * failure back. */
-sheaf_status *sheaf__gguf_finish(sheaf__gguf_writer *writer, sheaf_status *st);

@@ -12,7 +12,6 @@ enum { LENGTH_BYTES = 8, ALIGNMENT = 8 };
 
 struct sheaf_safetensors_writer {
     sheaf__fill_file file;
-    int64_t size;                 /* of the whole file */
     sheaf_safetensors_spec *spec; /* as declared, names owned; side by side with file.tensor */
     char *metadata;               /* its part of the header */
     size_t header;                /* bytes of length and header */
@@ -147,7 +146,7 @@ static sheaf_status *make_header(char **out, size_t *size, sheaf_safetensors_wri
     if (st == NULL && *size - LENGTH_BYTES > SHEAF_SAFETENSORS_MAX_HEADER)
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "header"),
                             "at most %d bytes; use several files", SHEAF_SAFETENSORS_MAX_HEADER);
-    if (st == NULL && __builtin_add_overflow(total, (int64_t)*size, &w->size))
+    if (st == NULL && __builtin_add_overflow(total, (int64_t)*size, &w->file.size))
         st = sheaf_fail(SHEAF_E_ARG, "the file would be larger than 2^63 bytes");
     for (int i = 0; st == NULL && i < LENGTH_BYTES; i++)
         (*out)[i] = (char)((*size - LENGTH_BYTES) >> (8 * i) & 0xff);
@@ -159,18 +158,18 @@ static sheaf_status *make_header(char **out, size_t *size, sheaf_safetensors_wri
 
 /* ---- begin, write, finish ---- */
 
-static void writer_free(sheaf_safetensors_writer *w)
+/* Ends the writer, and the file as sheaf__fill_finish(). */
+static sheaf_status *end(sheaf_safetensors_writer *w, sheaf_status *st)
 {
-    for (int64_t i = 0; w->spec != NULL && i < w->file.count; i++)
-        free((char *)w->file.tensor[i].name);
     for (int64_t i = 0; w->late != NULL && i < w->file.count; i++)
         free(w->late[i]);
+    st = sheaf__fill_finish(&w->file, st);
     free(w->late);
     free(w->is_late);
     free(w->metadata);
     free(w->spec);
-    free(w->file.tensor);
     free(w);
+    return st;
 }
 
 static sheaf_status *copy_specs(sheaf_safetensors_writer *w, const sheaf_safetensors_spec *specs)
@@ -207,42 +206,35 @@ static sheaf_status *plan_file(sheaf_safetensors_writer **out, char **header, si
                                const sheaf_safetensors_pair *metadata, int64_t npairs)
 {
     sheaf_text pairs = { 0 };
-    sheaf_safetensors_writer *w = calloc(1, sizeof *w);
+    sheaf_safetensors_writer *w = *out = calloc(1, sizeof *w);
+    *header = NULL;
     if (w == NULL)
         return sheaf__no_memory("out of memory");
+    sheaf_status *st = sheaf__fill_new(&w->file, count);
     w->spec = calloc((size_t)count + 1, sizeof *w->spec);
-    w->file.tensor = calloc((size_t)count + 1, sizeof *w->file.tensor);
-    w->file.count = w->spec != NULL && w->file.tensor != NULL ? count : 0;
-    *header = NULL;
-    sheaf_status *st =
-        w->file.count == count ? copy_specs(w, specs) : sheaf__no_memory("out of memory");
+    TRY(st, w->spec == NULL ? sheaf__no_memory("out of memory") : copy_specs(w, specs));
     TRY(st, note_late(w, late));
     TRY(st, add_metadata(&pairs, metadata, npairs));
     sheaf__text_add(&pairs, "%s", "");
     TRY(st, sheaf__text_take(&w->metadata, &pairs));
     sheaf__text_release(&pairs);
     TRY(st, make_header(header, size, w));
-    if (st == NULL) {
-        *out = w;
+    if (st == NULL)
         return NULL;
-    }
-    writer_free(w);
+    *out = NULL;
     free(*header);
-    return st;
+    return end(w, st);
 }
 
 sheaf_status *sheaf__safetensors_plan(char **header, size_t *size, int64_t *offset,
                                       const sheaf_safetensors_spec *specs, int64_t count,
                                       const sheaf_safetensors_pair *metadata, int64_t npairs)
 {
-    sheaf_safetensors_writer *w = NULL;
+    sheaf_safetensors_writer *w;
     sheaf_status *st = plan_file(&w, header, size, specs, NULL, count, metadata, npairs);
-    if (st != NULL)
-        return st;
-    for (int64_t i = 0; i < count; i++)
+    for (int64_t i = 0; st == NULL && i < count; i++)
         offset[i] = w->file.tensor[i].offset;
-    writer_free(w);
-    return NULL;
+    return st == NULL ? end(w, NULL) : st;
 }
 
 sheaf_status *sheaf__safetensors_begin(sheaf_safetensors_writer **out, const char *path,
@@ -257,31 +249,23 @@ sheaf_status *sheaf__safetensors_begin_late(sheaf_safetensors_writer **out, cons
                                             int64_t count, const sheaf_safetensors_pair *metadata,
                                             int64_t npairs)
 {
-    char *header = NULL;
+    char *header;
     size_t size = 0;
-    sheaf_safetensors_writer *w = NULL;
+    sheaf_safetensors_writer *w;
     sheaf_status *st = plan_file(&w, &header, &size, specs, late, count, metadata, npairs);
     if (st != NULL)
         return sheaf_in(st, "%s", path);
-    st = sheaf__file_create(&w->file.file, path);
-    if (st != NULL) {
-        writer_free(w);
-        free(header);
-        return st;
-    }
-    st = sheaf__file_reserve(&w->file.file, w->size);
-    TRY(st, sheaf__file_write_at(&w->file.file, header, size, 0));
+    st = sheaf__fill_create(&w->file, path, header, size);
     free(header);
     if (st != NULL)
-        sheaf__safetensors_abandon(w);
-    else
-        *out = w;
-    return st;
+        return end(w, st);
+    *out = w;
+    return NULL;
 }
 
 int64_t sheaf__safetensors_size(const sheaf_safetensors_writer *w)
 {
-    return w->size;
+    return w->file.size;
 }
 
 sheaf_status *sheaf__safetensors_write(sheaf_safetensors_writer *w, int64_t index, int64_t begin,
@@ -343,7 +327,7 @@ sheaf_status *sheaf__safetensors_settle(sheaf_safetensors_writer *w)
     for (int64_t i = 0; i < w->file.count && st == NULL; i++)
         if (w->is_late[i])
             st = sheaf__fill_write(&w->file, i, 0, w->late[i], w->file.tensor[i].bytes);
-    TRY(st, sheaf__file_reserve(&w->file.file, w->size));
+    TRY(st, sheaf__file_reserve(&w->file.file, w->file.size));
     free(header);
     for (int64_t i = 0; i < w->file.count; i++)
         free(w->late[i]);
@@ -354,17 +338,11 @@ sheaf_status *sheaf__safetensors_settle(sheaf_safetensors_writer *w)
 
 sheaf_status *sheaf__safetensors_finish(sheaf_safetensors_writer *w)
 {
-    sheaf_status *st = sheaf__safetensors_settle(w);
-    TRY(st, sheaf__fill_check(&w->file));
-    st = sheaf__fill_close(&w->file, st);
-    writer_free(w);
-    return st;
+    return end(w, sheaf__safetensors_settle(w));
 }
 
 void sheaf__safetensors_abandon(sheaf_safetensors_writer *w)
 {
-    if (w == NULL)
-        return;
-    sheaf_status_free(sheaf__fill_close(&w->file, sheaf_fail(SHEAF_E_STOPPED, "abandoned")));
-    writer_free(w);
+    if (w != NULL)
+        sheaf_status_free(end(w, sheaf_fail(SHEAF_E_STOPPED, "abandoned")));
 }

@@ -224,18 +224,17 @@ sheaf_status *sheaf__gguf_view_part(sheaf__gguf_view *v, const char *name, const
 /* ---- writing ---- */
 
 typedef struct writing {
-    sheaf__gguf_writer *file;
+    sheaf__fill_file file;
     const sheaf__gguf_view *view;
 } writing;
 
 /* Numbers that lie side by side in the tensor, from element `begin` on. */
-static sheaf_status *put_run(const writing *w, int64_t index, int64_t begin, const void *src,
-                             int64_t n)
+static sheaf_status *put_run(writing *w, int64_t index, int64_t begin, const void *src, int64_t n)
 {
     const sheaf__gguf_type type = w->view->made[index].type;
     const int64_t block = sheaf__gguf_type_block(type), bytes = sheaf__gguf_type_bytes(type);
     if (block == 1)
-        return sheaf__gguf_write(w->file, index, begin * bytes, src, n * bytes);
+        return sheaf__fill_write(&w->file, index, begin * bytes, src, n * bytes);
     const float *x = src;
     for (int64_t i = 0; i < n; i++)
         if (!isfinite(x[i]))
@@ -249,7 +248,7 @@ static sheaf_status *put_run(const writing *w, int64_t index, int64_t begin, con
         return sheaf__no_memory("blocks");
     sheaf__ggml_blocks(blocks, x, type, n);
     sheaf_status *st =
-        sheaf__gguf_write(w->file, index, begin / block * bytes, blocks, n / block * bytes);
+        sheaf__fill_write(&w->file, index, begin / block * bytes, blocks, n / block * bytes);
     free(blocks);
     return st;
 }
@@ -257,7 +256,7 @@ static sheaf_status *put_run(const writing *w, int64_t index, int64_t begin, con
 static sheaf_status *put_box(void *context, int64_t index, int64_t row0, int64_t rows, int64_t col0,
                              int64_t cols, const void *src)
 {
-    const writing *w = context;
+    writing *w = context;
     const sheaf_source_entry *e = &w->view->over.own[index];
     int64_t height, width;
     sheaf_status *st = NULL;
@@ -340,8 +339,7 @@ sheaf_status *sheaf__gguf_view_write(sheaf__converter *k, sheaf__gguf_view *v,
                                                      .count = v->over.count,
                                                      .put = put_box,
                                                      .context = &w }));
-    if (w.file != NULL)
-        st = sheaf__gguf_finish(w.file, st);
+    st = sheaf__fill_finish(&w.file, st);
     TRY(st, put_in_place(output, path, k->o->dst, beside));
     sheaf__output_abandon(output);
     return st;

@@ -84,7 +84,7 @@ static const char *make(const change *how)
 {
     sheaf__gguf_keys to = { 0 };
     sheaf__gguf_spec specs[TENSORS + 2];
-    sheaf__gguf_writer *w = NULL;
+    sheaf__fill_file w;
     const char *path = at("model.gguf");
     float x[33 * WIDTH];
     char bytes[sizeof x];
@@ -117,10 +117,10 @@ static const char *make(const change *how)
         if (one && how->uneven)
             x[3] = 1.0001f;
         sheaf__ggml_blocks(bytes, x, specs[i].type, count);
-        CHECK_OK(sheaf__gguf_write(w, i, 0, bytes,
+        CHECK_OK(sheaf__fill_write(&w, i, 0, bytes,
                                    count / block * sheaf__gguf_type_bytes(specs[i].type)));
     }
-    CHECK_OK(sheaf__gguf_finish(w, NULL));
+    CHECK_OK(sheaf__fill_finish(&w, NULL));
     sheaf__gguf_keys_release(&to);
     return path;
 }
