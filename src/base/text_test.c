@@ -116,6 +116,9 @@ TEST(test_utf8__the_shortest_form_of_characters)
         { "\xED\x9F\xBF", 3, 3 },
         { "\xED\xA0\x80", 3, 0 },
         { "\xEE\x80\x80", 3, 3 }, /* around surrogates */
+        { "\xC2\x80", 2, 2 },
+        { "\xE0\xA0\x80", 3, 3 },
+        { "\xEF\xBF\xBF", 3, 3 },
         { "\xF4\x8F\xBF\xBF", 4, 4 },
         { "\xF4\x90\x80\x80", 4, 0 },
         { "\xF5\x80\x80\x80", 4, 0 },

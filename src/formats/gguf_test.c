@@ -120,6 +120,24 @@ static void put_text(sheaf_text *to, const char *text)
     sheaf__text_add(to, "%s", text);
 }
 
+static void put_header(sheaf_text *to, uint64_t tensors, uint64_t keys)
+{
+    sheaf__text_add(to, "GGUF");
+    sheaf__text_little(to, 3, 4);
+    sheaf__text_little(to, tensors, 8);
+    sheaf__text_little(to, keys, 8);
+}
+
+static void put_tensor(sheaf_text *to, const char *name, uint64_t size, uint64_t type,
+                       uint64_t offset)
+{
+    put_text(to, name);
+    sheaf__text_little(to, 1, 4);
+    sheaf__text_little(to, size, 8);
+    sheaf__text_little(to, type, 4);
+    sheaf__text_little(to, offset, 8);
+}
+
 /* Every whole number reads as itself, whatever its type; a text is none. */
 TEST(test_integer__of_every_type)
 {
@@ -140,10 +158,7 @@ TEST(test_integer__of_every_type)
         sheaf_text text = { 0 };
         sheaf__gguf *file = NULL;
         bool ok = true;
-        sheaf__text_add(&text, "GGUF");
-        sheaf__text_little(&text, 3, 4);
-        sheaf__text_little(&text, 0, 8);
-        sheaf__text_little(&text, 1, 8);
+        put_header(&text, 0, 1);
         put_text(&text, "x");
         sheaf__text_little(&text, rows[i].type, 4);
         sheaf__text_little(&text, (uint64_t)rows[i].value, rows[i].bytes);
@@ -190,15 +205,8 @@ TEST(test_open__other_types_are_refused_by_name)
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         sheaf_text text = { 0 };
         sheaf__gguf *file = NULL;
-        sheaf__text_add(&text, "GGUF");
-        sheaf__text_little(&text, 3, 4);
-        sheaf__text_little(&text, 1, 8);
-        sheaf__text_little(&text, 0, 8);
-        put_text(&text, "t");
-        sheaf__text_little(&text, 1, 4);
-        sheaf__text_little(&text, 256, 8);
-        sheaf__text_little(&text, (uint64_t)rows[i].type, 4);
-        sheaf__text_little(&text, 0, 8);
+        put_header(&text, 1, 0);
+        put_tensor(&text, "t", 256, (uint64_t)rows[i].type, 0);
         CHECK_OK(sheaf__file_write_whole(at("type.gguf"), text.at, text.size));
         CHECK_FAILS(sheaf__gguf_open(&file, at("type.gguf")), SHEAF_E_UNSUPPORTED, rows[i].name);
         sheaf__text_release(&text);
@@ -223,17 +231,9 @@ TEST(test_open__each_bad_tensor_is_heard_of)
                  { "d", 0, 7 }, { "e", 0, 128 },  { "f", 0, 160 } };
     sheaf_text text = { 0 }, heard = { 0 };
     sheaf__gguf *file = NULL;
-    sheaf__text_add(&text, "GGUF");
-    sheaf__text_little(&text, 3, 4);
-    sheaf__text_little(&text, ARRAY_LEN(rows), 8);
-    sheaf__text_little(&text, 0, 8);
-    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        put_text(&text, rows[i].name);
-        sheaf__text_little(&text, 1, 4);
-        sheaf__text_little(&text, 8, 8);
-        sheaf__text_little(&text, rows[i].type, 4);
-        sheaf__text_little(&text, rows[i].offset, 8);
-    }
+    put_header(&text, ARRAY_LEN(rows), 0);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        put_tensor(&text, rows[i].name, 8, rows[i].type, rows[i].offset);
     const int64_t data = sheaf__gguf_padded((int64_t)text.size, 32);
     while ((int64_t)text.size < data + 160)
         sheaf__text_little(&text, 0, 1);

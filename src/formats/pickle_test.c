@@ -350,73 +350,22 @@ TEST(test_parse__refused_with_a_reason)
 
 /* ---- what must never be called ---- */
 
-static const struct {
-    const char *module, *name;
-} attacks[] = {
-    { "os", "system" },
-    { "posix", "system" },
-    { "nt", "system" },
-    { "subprocess", "Popen" },
-    { "subprocess", "check_output" },
-    { "builtins", "eval" },
-    { "__builtin__", "eval" },
-    { "builtins", "exec" },
-    { "builtins", "compile" },
-    { "builtins", "open" },
-    { "builtins", "__import__" },
-    { "builtins", "print" },
-    { "__builtin__", "apply" },
-    { "builtins", "breakpoint" },
-    { "builtins", "setattr" },
-    { "builtins", "globals" },
-    { "builtins", "map" },
-    { "sys", "exit" },
-    { "runpy", "run_path" },
-    { "importlib", "import_module" },
-    { "shutil", "rmtree" },
-    { "socket", "socket" },
-    { "ctypes", "CDLL" },
-    { "pty", "spawn" },
-    { "webbrowser", "open" },
-    { "operator", "attrgetter" },
-    { "operator", "methodcaller" },
-    { "pickle", "loads" },
-    { "marshal", "loads" },
-    { "types", "FunctionType" },
-    { "types", "CodeType" },
-    { "code", "InteractiveInterpreter" },
-    { "timeit", "timeit" },
-    { "cProfile", "run" },
-    { "pdb", "run" },
-    { "bdb", "Bdb" },
-    { "asyncio", "run" },
-    { "pip", "main" },
-    { "pydoc", "pipepager" },
-    { "http.server", "HTTPServer" },
-    { "urllib.request", "urlopen" },
-    { "tempfile", "mktemp" },
-    { "functools", "reduce" },
-    { "itertools", "starmap" },
-    { "_posixsubprocess", "fork_exec" },
-    { "_io", "FileIO" },
-    { "torch.serialization", "os.system" },
-    { "torch", "sys.Exit" },
-    { "torch", "os.system" },
-    { "torch.os", "system" },
-    { "numpy.os", "System" },
-    { "numpy.testing._private.utils", "runstring" },
-    { "torch", "load" },
-    { "torch.hub", "load" },
-    { "evil", "run" },
-    { "__main__", "run" },
-    { "dill._dill", "_create_code" },
-    { "a.B", "__globals__" },
-    { "codecs", "open" },
-    { "collections", "namedtuple" },
-    { "inspect", "getattr_static" },
-    { "logging.config", "listen" },
-    { "io", "open" },
-};
+/* Modules, and a name in each. */
+static const char attacks[] =
+    "os system, posix system, nt system, subprocess Popen, subprocess check_output, "
+    "builtins eval, __builtin__ eval, builtins exec, builtins compile, builtins open, "
+    "builtins __import__, builtins print, __builtin__ apply, builtins breakpoint, "
+    "builtins setattr, builtins globals, builtins map, sys exit, runpy run_path, "
+    "importlib import_module, shutil rmtree, socket socket, ctypes CDLL, pty spawn, "
+    "webbrowser open, operator attrgetter, operator methodcaller, pickle loads, marshal loads, "
+    "types FunctionType, types CodeType, code InteractiveInterpreter, timeit timeit, "
+    "cProfile run, pdb run, bdb Bdb, asyncio run, pip main, pydoc pipepager, "
+    "http.server HTTPServer, urllib.request urlopen, tempfile mktemp, functools reduce, "
+    "itertools starmap, _posixsubprocess fork_exec, _io FileIO, torch.serialization os.system, "
+    "torch sys.Exit, torch os.system, torch.os system, numpy.os System, "
+    "numpy.testing._private.utils runstring, torch load, torch.hub load, evil run, __main__ run, "
+    "dill._dill _create_code, a.B __globals__, codecs open, collections namedtuple, "
+    "inspect getattr_static, logging.config listen, io open";
 
 static sheaf_status *attack(const char *module, const char *name, bool on_stack)
 {
@@ -433,12 +382,15 @@ static sheaf_status *attack(const char *module, const char *name, bool on_stack)
 
 TEST(test_parse__a_call_is_named_and_refused)
 {
-    for (size_t i = 0; i < ARRAY_LEN(attacks); i++) {
-        char both[200];
-        snprintf(both, sizeof both, "%s.%s", attacks[i].module, attacks[i].name);
-        CHECK_FAILS(attack(attacks[i].module, attacks[i].name, false), SHEAF_E_UNSAFE, both);
-        CHECK_FAILS(attack(attacks[i].module, attacks[i].name, true), SHEAF_E_UNSAFE, both);
+    char module[80], name[80], both[200];
+    int count = 0, length = 0;
+    for (const char *at = attacks; sscanf(at, "%79s %79[^,]%n", module, name, &length) == 2;
+         at += length + (at[length] == ','), count++) {
+        snprintf(both, sizeof both, "%s.%s", module, name);
+        CHECK_FAILS(attack(module, name, false), SHEAF_E_UNSAFE, both);
+        CHECK_FAILS(attack(module, name, true), SHEAF_E_UNSAFE, both);
     }
+    assert_int_equal(count, 63);
 }
 
 /* As a part of another module's name too, where what is named looks like a class. */

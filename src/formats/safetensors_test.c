@@ -169,6 +169,10 @@ TEST(test_parse__corners_refused)
         { "{\"a\":[\"F32\",[1],[0,4]]}", 4, "an object with dtype" },
         { "{\"a\":{" T4 ",\"dtype\":\"F32\"}}", 4, "each field once" },
         { "{\"a\":{" T4 ",\"shape\":[1]}}", 4, "each field once" },
+        { "{\"a\":{" T4 ",\"data_offsets\":[0,4]}}", 4, "each field once" },
+        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[1]}}", 4, "data_offsets" },
+        { "{\"\xff\":{" T4 "}}", 4, "byte 2 of the JSON | UTF-8" },
+        { "{}\xf0\x9f\x98", 0, "byte 2 of the JSON | UTF-8" }, /* cut by the end */
         { "{\"__metadata__\":{},\"__metadata__\":{}}", 0, "__metadata__ once" },
         { "{\"__metadata__\":[]}", 0, "an object of strings" },
         { "{\"__metadata__\":{\"a\":null}}", 0, "a string" },
@@ -204,18 +208,13 @@ TEST(test_parse__corners_refused)
           "2^64 bits" },
         { "{\"a\":{\"dtype\":\"F32\",\"shape\":[576460752303423489],\"data_offsets\":[0,4]}}", 4,
           "2^64 bits" }, /* 32 * that = 2^64 + 32 */
-        { "{\"a\":{" T4 ",\"x\":1e999}}", 4, "a number that a double can hold" },
         { "{\"a\":{" T4 ",\"x\":tru}}", 4, "a JSON value" },
         { "{\"a\":{" T4 ",\"x\":-}}", 4, "a number" },
         { "{\"a\":{" T4 ",\"x\":1.}}", 4, "a number" },
         { "{\"a\":{" T4 ",\"x\":.5}}", 4, "a JSON value" },
         { "{\"a\":{" T4 ",\"x\":1e}}", 4, "a number" },
         { "{\"a\":{" T4 ",\"x\":\"\\x\"}}", 4, "an escape" },
-        { "{\"a\":{" T4 ",\"x\":\"\\ud800\"}}", 4, "surrogate" },
-        { "{\"a\":{" T4 ",\"x\":\"\\ud800\\u0041\"}}", 4, "surrogate" },
-        { "{\"a\":{" T4 ",\"x\":\"\\udc00\"}}", 4, "surrogate" },
         { "{\"a\":{" T4 ",\"x\":\"\\u12g4\"}}", 4, "hexadecimal" },
-        { "{\"a\":{" T4 ",\"x\":\"a\nb\"}}", 4, "control character" },
         { "{\"a", 4, "the end of a string" },
         { "{\"a\\", 4, "the end of a string" },
         { "{\"a\": ", 4, "an object with dtype, shape and data_offsets | the end of the text" },
@@ -269,19 +268,6 @@ TEST(test_parse__the_last_of_equal_names_counts)
     sheaf__safetensors_header_release(&h);
 }
 
-TEST(test_parse__each_field_is_there_once)
-{
-    static const char *const field[] = { "\"dtype\":\"F32\"", "\"shape\":[1]",
-                                         "\"data_offsets\":[0,4]" };
-    for (int f = 0; f < 3; f++) {
-        char text[200];
-        snprintf(text, sizeof text, "{\"a\":{" T4 ",%s}}", field[f]);
-        CHECK_FAILS(parse(text, 4), SHEAF_E_FORMAT, "each field once");
-        snprintf(text, sizeof text, "{\"a\":{%s,%s}}", field[f == 0], field[f == 2 ? 1 : 2]);
-        CHECK_FAILS(parse(text, 4), SHEAF_E_FORMAT, "no such field");
-    }
-}
-
 /* As many keys as a header may hold take the time of sorting them. */
 TEST(test_parse__many_keys_of_metadata_in_little_time)
 {
@@ -304,47 +290,6 @@ TEST(test_parse__many_keys_of_metadata_in_little_time)
         fail_msg("%.1f seconds", seconds);
     sheaf__safetensors_header_release(&header);
     free(text);
-}
-
-TEST(test_parse__utf8_is_strict)
-{
-    static const struct {
-        const char *bytes;
-        bool good;
-    } rows[] = {
-        { "\xc3\xa9", true },
-        { "\xe4\xb8\xad", true },
-        { "\xf0\x9f\x98\x80", true },
-        { "\xf4\x8f\xbf\xbf", true },
-        { "\xef\xbf\xbf", true },
-        { "\x7f", true },
-        { "\xc2\x80", true },
-        { "\xe0\xa0\x80", true },
-        { "\xee\x80\x80", true },
-        { "\x80", false },
-        { "\xc0\x80", false },
-        { "\xc1\xbf", false },
-        { "\xe0\x9f\xbf", false },
-        { "\xed\xa0\x80", false },
-        { "\xed\x9f\xbf", true },
-        { "\xf0\x8f\xbf\xbf", false },
-        { "\xf4\x90\x80\x80", false },
-        { "\xf5\x80\x80\x80", false },
-        { "\xff", false },
-        { "\xc3", false },
-        { "\xe4\xb8", false },
-        { "\xf0\x9f\x98", false },
-    };
-    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        char text[200];
-        snprintf(text, sizeof text, "{\"%s\":{" T4 "}}", rows[i].bytes);
-        if (rows[i].good)
-            CHECK_OK(parse(text, 4));
-        else
-            CHECK_FAILS(parse(text, 4), SHEAF_E_FORMAT, "UTF-8");
-    }
-    sheaf_status *st = parse_n("{}\xf0\x9f\x98", 5, 0); /* a sequence that the end cuts */
-    CHECK_FAILS(st, SHEAF_E_FORMAT, "byte 2 of the JSON | UTF-8");
 }
 
 TEST(test_parse__depth_is_limited_as_in_serde)
@@ -405,21 +350,25 @@ TEST(test_read__parts_of_a_file)
     sheaf__safetensors_close(file);
 }
 
-/* A scalar is one by one; of three axes the last gives the columns. */
+/* A scalar is one by one; of three axes the last gives the columns; half bytes have none. */
 TEST(test_write__boxes_of_other_shapes)
 {
     static const sheaf_safetensors_spec specs[] = { { "s", SHEAF_F32, 0, { 0 } },
-                                                    { "c", SHEAF_F32, 3, { 2, 3, 4 } } };
+                                                    { "c", SHEAF_F32, 3, { 2, 3, 4 } },
+                                                    { "f", SHEAF_F4, 1, { 2 } } };
     float all[24], box[6] = { 0 }, one = 7;
     for (int i = 0; i < 24; i++)
         all[i] = (float)i;
     sheaf_safetensors *file = NULL;
     sheaf_safetensors_writer *w = NULL;
     CHECK_OK(sheaf__remove_tree(at("shape")));
-    CHECK_OK(sheaf__safetensors_begin(&w, at("shape"), specs, 2, NULL, 0));
+    CHECK_OK(sheaf__safetensors_begin(&w, at("shape"), specs, 3, NULL, 0));
     CHECK_OK(sheaf__safetensors_write_box(w, 0, 0, 1, 0, 1, &one));
     CHECK_FAILS(sheaf__safetensors_write_box(w, 1, 0, 7, 0, 4, all), SHEAF_E_ARG, "inside [6, 4]");
     CHECK_OK(sheaf__safetensors_write_box(w, 1, 0, 6, 0, 4, all));
+    CHECK_FAILS(sheaf__safetensors_write_box(w, 2, 0, 1, 0, 1, all), SHEAF_E_UNSUPPORTED,
+                "elements of whole bytes");
+    CHECK_OK(sheaf__safetensors_write(w, 2, 0, all, 1));
     CHECK_OK(sheaf__safetensors_finish(w));
     CHECK_OK(sheaf__safetensors_open(&file, at("shape")));
     CHECK_OK(sheaf__safetensors_read(file, sheaf__safetensors_find(file, "s"), 0, box, 4));
@@ -428,19 +377,6 @@ TEST(test_write__boxes_of_other_shapes)
     CHECK_BYTES("three axes", box, all + 9, sizeof box);
     sheaf__safetensors_close(file);
     sheaf__safetensors_close(NULL);
-}
-
-TEST(test_write__boxes_of_half_bytes_are_refused)
-{
-    static const sheaf_safetensors_spec spec = { "f", SHEAF_F4, 1, { 2 } };
-    sheaf_safetensors_writer *w = NULL;
-    char x = 0;
-    CHECK_OK(sheaf__remove_tree(at("shape")));
-    CHECK_OK(sheaf__safetensors_begin(&w, at("shape"), &spec, 1, NULL, 0));
-    CHECK_FAILS(sheaf__safetensors_write_box(w, 0, 0, 1, 0, 1, &x), SHEAF_E_UNSUPPORTED,
-                "elements of whole bytes");
-    CHECK_OK(sheaf__safetensors_write(w, 0, 0, &x, 1));
-    CHECK_OK(sheaf__safetensors_finish(w));
 }
 
 TEST(test_read__a_file_cut_after_opening)
@@ -600,17 +536,18 @@ TEST(test_write__an_incomplete_tensor_is_refused)
                                             { "b", SHEAF_F32, 1, { 2 } } };
     sheaf_safetensors_writer *w = NULL;
     const float two[2] = { 1, 2 };
-    for (int how = 0; how < 3; how++) {
+    for (int how = 0; how < 4; how++) {
         CHECK_OK(sheaf__safetensors_begin(&w, at("part"), spec, 2, NULL, 0));
         CHECK_OK(sheaf__safetensors_write(w, 0, 0, two, 8));
         if (how == 1)
             CHECK_OK(sheaf__safetensors_write(w, 1, 4, two, 4));
-        for (int i = 0; how == 2 && i < 2; i++) /* the same half twice */
+        for (int i = 0; how >= 2 && i < how; i++) /* the same half twice and three times */
             CHECK_OK(sheaf__safetensors_write(w, 1, 4, two, 4));
         CHECK_FAILS(sheaf__safetensors_finish(w), SHEAF_E_LAYOUT,
                     how == 0   ? "'b' was not written as a whole | 8 bytes, each once | 0 bytes"
                     : how == 1 ? "| 4 bytes"
-                               : "| 8 bytes, some twice");
+                    : how == 2 ? "| 8 bytes, some twice"
+                               : "| 12 bytes");
         assert_int_equal(sheaf__path_kind(at("part")), SHEAF_PATH_NONE);
     }
 }

@@ -3,7 +3,6 @@
 #include "tests/golden.h"
 
 #include <inttypes.h>
-#include <jansson.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -22,24 +21,6 @@ static int64_t bytes_of(const sheaf_pickle_tensor *t)
     return bytes;
 }
 
-/* Reads a tensor through its pieces, as a caller without sheaf__torch_read() would. */
-static void check_places(const sheaf_torch *file, const sheaf_pickle_tensor *t, const char *name,
-                         const char *dense)
-{
-    const int64_t each = (int64_t)sheaf_dtype_bytes(t->dtype);
-    for (int64_t done = 0; done < bytes_of(t); done += each) {
-        int64_t rest = done / each, element = 0;
-        char got[16];
-        for (int d = t->ndim - 1; d >= 0; d--) {
-            element += rest % t->shape[d] * t->stride[d];
-            rest /= t->shape[d];
-        }
-        CHECK_OK(sheaf__file_read_at(file->fd, got, (size_t)each,
-                                     sheaf__torch_offset(file, t) + element * each, file->path));
-        CHECK_BYTES(name, got, dense + done, each);
-    }
-}
-
 static void check_tensor(const sheaf_torch *file, const sheaf_safetensors *expected,
                          const char *name, const sheaf_pickle_tensor *t)
 {
@@ -54,32 +35,19 @@ static void check_tensor(const sheaf_torch *file, const sheaf_safetensors *expec
     CHECK_OK(sheaf__torch_read(file, t, got, (size_t)want->bytes));
     CHECK_OK(sheaf__safetensors_read(expected, want, 0, wanted, want->bytes));
     CHECK_BYTES(name, got, wanted, want->bytes);
-    check_places(file, t, name, wanted);
     free(got);
     free(wanted);
 }
 
-/* Strides and offset, in elements, by torch. */
-static void check_layout(const json_t *layout, const char *name, const sheaf_pickle_tensor *t)
-{
-    const json_t *want = json_object_get(layout, name);
-    assert_non_null(want);
-    assert_int_equal(t->offset, json_integer_value(json_object_get(want, "storage_offset")));
-    for (int d = 0; d < t->ndim; d++)
-        assert_int_equal(t->stride[d], json_integer_value(json_array_get(
-                                           json_object_get(want, "stride"), (size_t)d)));
-}
-
 /* FILE.pt of torch_pickle against FILE.expected.safetensors, or all "tensors_*" against
  * expected.safetensors. */
-static bool check_recorded(const char *folder, const char *name, const json_t *layout)
+static bool check_recorded(const char *folder, const char *name)
 {
     char path[700], beside[700];
     const int stem = (int)(strlen(name) - 3);
     snprintf(path, sizeof path, "%s/%s", folder, name);
     snprintf(beside, sizeof beside, "%s/%.*s.expected.safetensors", folder, stem, name);
-    const bool common = strncmp(name, "tensors_", 8) == 0;
-    if (common)
+    if (strncmp(name, "tensors_", 8) == 0)
         snprintf(beside, sizeof beside, "%s/expected.safetensors", folder);
     if (sheaf__path_kind(beside) != SHEAF_PATH_FILE)
         return false;
@@ -94,11 +62,8 @@ static bool check_recorded(const char *folder, const char *name, const json_t *l
         assert_int_equal(n, expected->header.count);
     for (int64_t i = 0; i < n; i++) {
         const char *key = sheaf__pickle_text(sheaf__pickle_key(file->doc->root, i));
-        const sheaf_pickle_tensor *t =
-            sheaf__pickle_tensor(file->doc, sheaf__pickle_value(file->doc->root, i));
-        check_tensor(file, expected, key, t);
-        if (common)
-            check_layout(layout, key, t);
+        check_tensor(file, expected, key,
+                     sheaf__pickle_tensor(file->doc, sheaf__pickle_value(file->doc->root, i)));
     }
     sheaf__safetensors_close(expected);
     sheaf__torch_close(file);
@@ -110,18 +75,13 @@ TEST(test_open__recorded_tensors_are_as_expected)
     char folder[600], **names = NULL;
     int64_t count = 0, checked = 0;
     snprintf(folder, sizeof folder, "%s", golden("llama/torch_pickle"));
-    char path[700];
-    snprintf(path, sizeof path, "%s/layout.json", folder);
-    json_t *layout = json_load_file(path, 0, NULL);
-    assert_non_null(layout);
     CHECK_OK(sheaf__list_dir(&names, &count, folder));
     assert_non_null(names);
     for (int64_t i = 0; i < count; i++)
         if (strlen(names[i]) > 3 && strcmp(names[i] + strlen(names[i]) - 3, ".pt") == 0)
-            checked += check_recorded(folder, names[i], layout);
+            checked += check_recorded(folder, names[i]);
     assert_in_range(checked, 3, count);
     sheaf__names_free(names, count);
-    json_decref(layout);
 }
 
 TEST(test_open__a_bare_tensor_and_nested_values)
@@ -144,100 +104,6 @@ TEST(test_open__a_bare_tensor_and_nested_values)
     assert_true(sheaf__pickle_is(sheaf__pickle_get(args, "b"), SHEAF_PICKLE_BYTES));
     assert_true(sheaf__pickle_is(sheaf__pickle_get(args, "dtype"), SHEAF_PICKLE_DTYPE));
     sheaf__torch_close(file);
-}
-
-static bool ends_with(const char *name, const char *end)
-{
-    return strlen(name) > strlen(end) && strcmp(name + strlen(name) - strlen(end), end) == 0;
-}
-
-/* Opens every file of torch below `folder`; how many. */
-static int64_t open_below(const char *folder)
-{
-    char **names = NULL;
-    int64_t count = 0, opened = 0;
-    CHECK_OK(sheaf__list_dir(&names, &count, folder));
-    for (int64_t i = 0; i < count; i++) {
-        char *path = NULL;
-        CHECK_OK(sheaf__path_join(&path, folder, names[i]));
-        if (sheaf__path_kind(path) == SHEAF_PATH_DIR)
-            opened += open_below(path);
-        else if (ends_with(names[i], ".pt") || ends_with(names[i], ".bin") ||
-                 ends_with(names[i], ".pth")) {
-            sheaf_torch *file = NULL;
-            CHECK_OK(sheaf__torch_open(&file, path));
-            CHECK_OK(sheaf__torch_check_data(file));
-            assert_true(sheaf__torch_is(path));
-            sheaf__torch_close(file);
-            opened++;
-        }
-        free(path);
-    }
-    sheaf__names_free(names, count);
-    return opened;
-}
-
-TEST(test_open__every_recorded_file_opens)
-{
-    char root[512];
-    assert_true(open_below(golden_root(root)) >= (golden_is_full() ? 20 : 6));
-}
-
-/* ---- torch.distributed.checkpoint: zip files inside files ---- */
-
-static void check_item(const char *folder, const sheaf_pickle *metadata, const sheaf_pickle *index,
-                       const sheaf_pickle *info)
-{
-    const char *name = sheaf__pickle_text(sheaf__pickle_get(index, "fqn")),
-               *part = sheaf__pickle_text(sheaf__pickle_get(info, "relative_path"));
-    const sheaf_pickle *told = sheaf__pickle_path(metadata, "state_dict_metadata", name, NULL);
-    int64_t offset = -1, length = -1;
-    char path[900];
-    assert_non_null(name);
-    assert_non_null(part);
-    assert_true(sheaf__pickle_int(&offset, sheaf__pickle_get(info, "offset")));
-    assert_true(sheaf__pickle_int(&length, sheaf__pickle_get(info, "length")));
-    snprintf(path, sizeof path, "%s/%s", folder, part);
-    sheaf_torch *file = NULL;
-    CHECK_OK(sheaf__torch_open_at(&file, path, offset, length));
-    CHECK_OK(sheaf__torch_check_data(file));
-    if (sheaf__pickle_is_object(told, NULL, "TensorStorageMetadata")) {
-        const sheaf_pickle_tensor *t = sheaf__pickle_tensor(file->doc, file->doc->root);
-        int64_t shape[SHEAF_PICKLE_MAX_DIMS];
-        int ndim = 0;
-        assert_non_null(t);
-        assert_true(sheaf__pickle_shape(&ndim, shape, sheaf__pickle_get(told, "size")));
-        assert_int_equal(t->ndim, ndim);
-        assert_in_range(sheaf__torch_offset(file, t), offset, offset + length);
-    }
-    sheaf__torch_close(file);
-}
-
-TEST(test_open_at__items_of_a_distributed_checkpoint)
-{
-    char **names = NULL, folder[700], path[800];
-    int64_t count = 0, items = 0;
-    if (!golden_is_full()) /* the subset has none; the next tests make such items */
-        return;
-    CHECK_OK(sheaf__list_dir(&names, &count, golden("llama/torch_dcp")));
-    for (int64_t i = 0; i < count; i++) {
-        char *bytes = NULL;
-        size_t size = 0;
-        sheaf_pickle_doc *doc = NULL;
-        snprintf(folder, sizeof folder, "%s/%s", golden("llama/torch_dcp"), names[i]);
-        snprintf(path, sizeof path, "%s/.metadata", folder);
-        if (sheaf__path_kind(path) != SHEAF_PATH_FILE)
-            continue;
-        CHECK_OK(sheaf__file_read_all(&bytes, &size, path, SHEAF_TORCH_MAX_PICKLE));
-        CHECK_OK(sheaf__pickle_parse(&doc, NULL, bytes, size));
-        const sheaf_pickle *data = sheaf__pickle_get(doc->root, "storage_data");
-        for (int64_t k = 0; k < sheaf__pickle_count(data); k++, items++)
-            check_item(folder, doc->root, sheaf__pickle_key(data, k), sheaf__pickle_value(data, k));
-        sheaf__pickle_free(doc);
-        free(bytes);
-    }
-    assert_true(items > 10);
-    sheaf__names_free(names, count);
 }
 
 /* ---- files by hand ---- */
