@@ -23,6 +23,25 @@ static char *content(const char *path)
     return text;
 }
 
+static void check_content(const char *path, const char *want)
+{
+    char *text = content(path);
+    assert_non_null(text);
+    assert_string_equal(text, want);
+    free(text);
+}
+
+/* Nothing is in a folder but `name` and what bears the name of unfinished ones. */
+static void check_leftovers(const char *folder, const char *name)
+{
+    char **names;
+    int64_t count;
+    CHECK_OK(sheaf__list_dir(&names, &count, folder));
+    for (int64_t i = 0; i < count; i++)
+        assert_true(strcmp(names[i], name) == 0 || sheaf__path_is_partial(names[i]));
+    sheaf__names_free(names, count);
+}
+
 /* close() of this program, as on a file system that reports only there that bytes were lost. */
 static bool close_fails;
 int close(int fd)
@@ -281,9 +300,7 @@ TEST(test_write_whole__removes_what_killed_processes_left_of_it)
     close(lock);
     put(at("left/f"), "other");
     assert_int_equal(entries(at("left")), 3);
-    char *text = content(at("left/f"));
-    assert_string_equal(text, "other");
-    free(text);
+    check_content(at("left/f"), "other");
     free(mine);
 }
 
@@ -294,18 +311,14 @@ TEST(test_write__goes_on_after_short_and_interrupted_calls)
         for (int n = 1; n < 12; n++) {
             sheaf_faults faults = { .op = SHEAF_FAULT_ANY, .action = actions[a], .n = n };
             CHECK_OK(UNDER(&faults, sheaf__file_write_whole(at("whole"), "0123456789", 10)));
-            char *text = content(at("whole"));
-            assert_string_equal(text, "0123456789");
-            free(text);
+            check_content(at("whole"), "0123456789");
         }
     sheaf_faults always = {
         .op = SHEAF_FAULT_WRITE, .action = SHEAF_FAULT_SHORT, .n = 1, .from_then_on = true
     };
     CHECK_OK(UNDER(&always, sheaf__file_write_whole(at("whole"), "abcdefghij", 10)));
     assert_int_equal(always.seen, 10);
-    char *text = content(at("whole"));
-    assert_string_equal(text, "abcdefghij");
-    free(text);
+    check_content(at("whole"), "abcdefghij");
 }
 
 TEST(test_write__full_disk_says_what_is_free)
@@ -381,12 +394,7 @@ TEST(test_write_whole__a_kill_at_any_call_leaves_old_or_new)
             if (!died)
                 break;
             deaths++;
-            char **names;
-            int64_t count;
-            CHECK_OK(sheaf__list_dir(&names, &count, at("k"))); /* leftovers bear the known name */
-            for (int64_t i = 0; i < count; i++)
-                assert_true(strcmp(names[i], "f") == 0 || sheaf__path_is_partial(names[i]));
-            sheaf__names_free(names, count);
+            check_leftovers(at("k"), "f");
         }
         assert_true(deaths >= 6 && olds >= 4 && olds < deaths);
     }
@@ -417,9 +425,7 @@ TEST(test_output__appears_at_commit)
     assert_true(sheaf__path_is_partial(sheaf__output_dir(output)));
     assert_int_equal(sheaf__path_kind(at("o1/deep/dst")), SHEAF_PATH_NONE);
     CHECK_OK(sheaf__output_commit(output));
-    char *text = content(at("o1/deep/dst/a"));
-    assert_string_equal(text, "text");
-    free(text);
+    check_content(at("o1/deep/dst/a"), "text");
     assert_int_equal(entries(at("o1/deep")), 1);
     CHECK_FAILS(make_output(at("o1/deep/dst"), false), SHEAF_E_ARG, "a folder that is not empty");
     CHECK_FAILS(make_output(at("o1/deep/dst/a"), false), SHEAF_E_ARG, "a file");
@@ -508,9 +514,7 @@ TEST(test_output__abandon_leaves_nothing)
     assert_non_null(strstr(sheaf_status_try(late), "choose another name"));
     CHECK_FAILS(late, SHEAF_E_ARG, "o2/dst");
     assert_int_equal(entries(at("o2")), 1);
-    char *text = content(at("o2/dst/a"));
-    assert_string_equal(text, "first");
-    free(text);
+    check_content(at("o2/dst/a"), "first");
 }
 
 static char told[2000];
@@ -559,9 +563,7 @@ TEST(test_output__removes_what_a_killed_process_left)
     }
     for (size_t i = 0; i < ARRAY_LEN(stays); i++) {
         snprintf(mine, sizeof mine, "%s/thesis", stays[i]);
-        char *text = content(at(mine));
-        assert_string_equal(text, "years of work");
-        free(text);
+        check_content(at(mine), "years of work");
     }
     CHECK_OK(sheaf__output_sweep(at("o5/no/such"), NULL));
     CHECK_OK(sheaf__output_commit(output));
@@ -584,9 +586,7 @@ TEST(test_rename_new__replaces_nothing)
                     "rn/dst | nothing there yet | something that came there meanwhile");
         CHECK_FAILS(UNDER(&faults, sheaf__rename_new(at("rn/none"), at("rn/dst2"))), SHEAF_E_IO,
                     "No such file");
-        char *text = content(at("rn/dst"));
-        assert_string_equal(text, "first");
-        free(text);
+        check_content(at("rn/dst"), "first");
         assert_int_equal(entries(at("rn")), 2);
         assert_int_equal(symlink("nowhere", at("rn/link")), 0);
         CHECK_FAILS(UNDER(&faults, sheaf__rename_new(at("rn/two"), at("rn/link"))), SHEAF_E_ARG,
@@ -672,12 +672,7 @@ TEST(test_output__a_kill_at_any_call_leaves_old_or_new)
             const int is_new = what_is_there(at("o4"), old);
             kept += !is_new;
             changed += is_new;
-            char **names;
-            int64_t count;
-            CHECK_OK(sheaf__list_dir(&names, &count, at("o4")));
-            for (int64_t i = 0; i < count; i++)
-                assert_true(strcmp(names[i], "dst") == 0 || sheaf__path_is_partial(names[i]));
-            sheaf__names_free(names, count);
+            check_leftovers(at("o4"), "dst");
             if (!died)
                 break;
         }
@@ -727,9 +722,7 @@ TEST(test_output__a_kill_while_replacing_in_steps_keeps_the_old_one)
             assert_non_null(strstr(names[1], "dst.replaced-"));
             char path[1000];
             snprintf(path, sizeof path, "%s/%s/a", at("o4"), names[1]);
-            char *text = content(path);
-            assert_string_equal(text, "old a");
-            free(text);
+            check_content(path, "old a");
             sheaf__names_free(names, count);
         }
         if (!died)
@@ -815,18 +808,10 @@ TEST(test_faults__spellings)
     CHECK_OK(faults_parse(&f, "any:12+:kill"));
     assert_true(f.op == SHEAF_FAULT_ANY && f.n == 12 && f.action == SHEAF_FAULT_KILL &&
                 f.from_then_on);
-    static const char *const bad[] = { "",
-                                       "write",
-                                       "write:3",
-                                       "write:3:",
-                                       "write::fail",
-                                       "write:0:fail",
-                                       "write:-1:fail",
-                                       "writes:1:fail",
-                                       ":1:fail",
-                                       "write:1:explode",
-                                       "write:1x:fail",
-                                       "write:1:fail:" };
+    static const char *const bad[] = { "", "write", "write:3", "write:3:", "write::fail",
+                                       /* no number, or of nothing */
+                                       "write:0:fail", "write:-1:fail", "writes:1:fail", ":1:fail",
+                                       "write:1:explode", "write:1x:fail", "write:1:fail:" };
     for (size_t i = 0; i < ARRAY_LEN(bad); i++)
         CHECK_FAILS(faults_parse(&f, bad[i]), SHEAF_E_ARG, "SHEAF_FAULT | op:n:action");
     sheaf_faults memory = { .op = SHEAF_FAULT_MALLOC, .action = SHEAF_FAULT_FAIL, .n = 2 };
@@ -870,9 +855,7 @@ TEST(test_write_whole__an_error_of_close_is_one_of_the_write)
     sheaf_status *st = sheaf__file_write_whole(at("closed"), "new", 3);
     close_fails = false;
     CHECK_FAILS(st, SHEAF_E_IO, "closing");
-    char *text = content(at("closed"));
-    assert_string_equal(text, "old");
-    free(text);
+    check_content(at("closed"), "old");
 }
 
 FIXTURE(make_scratch, remove_scratch);

@@ -2,7 +2,7 @@
  * bytes that are no picture, a part of one or a hostile one are errors. tests/data/record_images.py
  * made the recordings. */
 #include "tests/files.h"
-#include "tests/golden.h"
+#include "tests/sources.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -10,7 +10,6 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#include "formats/safetensors.h"
 #include "inputs/image_decode.h"
 #include "inputs/viewing.h"
 
@@ -18,10 +17,7 @@
 
 static const char *recorded(const char *name)
 {
-    static char path[1024];
-    const char *source = getenv("SHEAF_SOURCE_ROOT");
-    snprintf(path, sizeof path, "%s/tests/data/images/%s", source == NULL ? "." : source, name);
-    return path;
+    return in_sources("tests/data/images/%s", name);
 }
 
 static json_t *expected(void)
@@ -299,106 +295,6 @@ TEST(test_prepare__gives_upstreams_tensors)
     }
     assert_true(i >= 1);
     json_decref(root);
-}
-
-/* ---- the golden folders ---- */
-
-static void *tensor(const sheaf_safetensors *file, const sheaf_safetensors_entry *entry)
-{
-    void *data = malloc((size_t)entry->bytes + 1);
-    assert_non_null(data);
-    CHECK_OK(sheaf__safetensors_read(file, entry, 0, data, entry->bytes));
-    return data;
-}
-
-/* Tensor "NAME_SIZE" is preprocess_NAME.png at that size. */
-static int check_picture(const char *dir, const sheaf_safetensors *file,
-                         const sheaf_safetensors_entry *entry)
-{
-    const char *end = strrchr(entry->name, '_');
-    char path[1200], *rest;
-    if (end == NULL || entry->ndim != 3 || entry->dtype != SHEAF_F32)
-        return 0;
-    snprintf(path, sizeof path, "%s/preprocess_%.*s.png", dir, (int)(end - entry->name),
-             entry->name);
-    const int64_t size = strtoll(end + 1, &rest, 10);
-    if (*rest != '\0' || sheaf__path_kind(path) != SHEAF_PATH_FILE)
-        return 0;
-    assert_true(size > 0 && entry->shape[0] == 3 && entry->shape[1] == size &&
-                entry->shape[2] == size);
-    sheaf_image image;
-    CHECK_OK(sheaf_image_load(&image, path));
-    float *want = tensor(file, entry), *got = malloc((size_t)entry->bytes);
-    assert_non_null(got);
-    CHECK_OK(sheaf_image_prepare(got, &image, size, size, &sheaf_image_clip_scale));
-    CHECK_BYTES(path, got, want, entry->bytes);
-    free(want);
-    free(got);
-    sheaf_image_release(&image);
-    return 1;
-}
-
-/* Tensors "NAME_u8_hwc", "NAME_resized_u8_hwc", "NAME_pixels_chw": before, between and after. */
-static int check_steps(const sheaf_safetensors *file, const sheaf_safetensors_entry *before)
-{
-    char name[200];
-    const char *end = strstr(before->name, "_u8_hwc"),
-               *middle = strstr(before->name, "_resized_u8_hwc");
-    if (end == NULL || middle != NULL)
-        return 0;
-    snprintf(name, sizeof name, "%.*s_resized_u8_hwc", (int)(end - before->name), before->name);
-    const sheaf_safetensors_entry *resized = sheaf__safetensors_find(file, name);
-    snprintf(name, sizeof name, "%.*s_pixels_chw", (int)(end - before->name), before->name);
-    const sheaf_safetensors_entry *pixels = sheaf__safetensors_find(file, name);
-    if (resized == NULL || pixels == NULL)
-        return 0;
-    assert_true(before->ndim == 3 && before->shape[2] == 3 && resized->ndim == 3 &&
-                resized->shape[2] == 3);
-    assert_true(pixels->bytes == 4 * resized->bytes);
-    sheaf_image image = { before->shape[1], before->shape[0], tensor(file, before) };
-    uint8_t *want_resized = tensor(file, resized), *got_resized = malloc((size_t)resized->bytes);
-    float *want = tensor(file, pixels), *got = malloc((size_t)pixels->bytes);
-    assert_true(got_resized != NULL && got != NULL);
-    CHECK_OK(sheaf_image_resize(got_resized, &image, resized->shape[1], resized->shape[0]));
-    CHECK_BYTES(resized->name, got_resized, want_resized, resized->bytes);
-    sheaf_image_normalise(got, got_resized, resized->shape[0] * resized->shape[1],
-                          &sheaf_image_clip_scale);
-    CHECK_BYTES(pixels->name, got, want, pixels->bytes);
-    free(want_resized);
-    free(got_resized);
-    free(want);
-    free(got);
-    sheaf_image_release(&image);
-    return 1;
-}
-
-TEST(test_prepare__equals_every_golden_tensor)
-{
-    char buffer[512], **names = NULL;
-    int64_t count = 0;
-    int checked = 0;
-    if (!golden_is_full())
-        skip();
-    CHECK_OK(sheaf__list_dir(&names, &count, golden_root(buffer)));
-    for (int64_t i = 0; i < count; i++) {
-        char dir[1024], path[1100];
-        snprintf(dir, sizeof dir, "%.500s/%.300s", golden_root(buffer), names[i]);
-        snprintf(path, sizeof path, "%s/preprocess.safetensors", dir);
-        if (sheaf__path_kind(path) != SHEAF_PATH_FILE)
-            continue;
-        sheaf_safetensors *file = NULL;
-        int here = 0;
-        CHECK_OK(sheaf__safetensors_open(&file, path));
-        for (int64_t t = 0; t < file->header.count; t++)
-            here += check_picture(dir, file, &file->header.entry[t]) +
-                    check_steps(file, &file->header.entry[t]);
-        sheaf__safetensors_close(file);
-        if (here == 0)
-            fail_msg("%s: no tensor was understood", path);
-        checked += here;
-    }
-    sheaf__names_free(names, count);
-    assert_true(checked > 0);
 }
 
 /* ---- what is no picture ---- */

@@ -8,25 +8,26 @@
 #include "inputs/chat/named.h"
 #include "inputs/chat/stored.h"
 #include "tests/files.h"
+#include "tests/sources.h"
 
 static json_t *recorded; /* {"conversations": [...], "texts": {NAME: [...]}} */
 
-static const char *data_path(char path[512], const char *name)
+/* Strings in it may hold NUL. */
+static json_t *recording(const char *name)
 {
-    const char *root = getenv("SHEAF_SOURCE_ROOT");
-    snprintf(path, 512, "%s/%s", root != NULL ? root : ".", name);
-    return path;
+    char *text = NULL;
+    size_t size = 0;
+    json_t *all = NULL;
+    CHECK_OK(
+        sheaf__file_read_all(&text, &size, in_sources("tests/data/templates/%s", name), 1 << 20));
+    CHECK_OK(sheaf__json_parse_line(&all, text, size));
+    free(text);
+    return all;
 }
 
 static int setup(void **state)
 {
-    char path[512];
-    char *text = NULL;
-    size_t size = 0;
-    CHECK_OK(sheaf__file_read_all(&text, &size,
-                                  data_path(path, "tests/data/templates/recorded.json"), 1 << 20));
-    CHECK_OK(sheaf__json_parse_line(&recorded, text, size)); /* strings may hold NUL */
-    free(text);
+    recorded = recording("recorded.json");
     return make_scratch(state);
 }
 static int teardown(void **state)
@@ -78,6 +79,13 @@ static sheaf_status *render(sheaf__rendered *out, const sheaf__chat_template *t,
                             const json_t *messages, bool prompt)
 {
     return render_with(out, t, messages, prompt, true);
+}
+
+static void check_text(sheaf_status *st, sheaf__rendered *r, const char *want)
+{
+    CHECK_OK(st);
+    assert_string_equal(r->text, want);
+    sheaf__rendered_release(r);
 }
 
 /* Of this code, and the parts are in its text. */
@@ -175,19 +183,24 @@ TEST(test_chat__the_list_of_names_is_that_of_the_table)
     check_status(sheaf__chat_template_find(&t, "lama3"), SHEAF_E_ARG, "llama3, llama3.1", "lama3");
 }
 
-/* Labels are in [..], text in (..). */
-static void mark(sheaf_text *out, const sheaf__rendered *r)
+/* In `want` labels are in [..], text in (..). */
+static void check_marked(sheaf_status *st, sheaf__rendered *r, const char *want)
 {
+    sheaf_text out = { 0 };
+    CHECK_OK(st);
     for (size_t at = 0; at <= r->size; at++) {
         for (int64_t s = r->spans - 1; s >= 0; s--)
             if (r->span[s].end == at && r->span[s].begin < at)
-                sheaf__text_add(out, r->span[s].kind == SHEAF_SPAN_ANSWER ? "]" : ")");
+                sheaf__text_add(&out, r->span[s].kind == SHEAF_SPAN_ANSWER ? "]" : ")");
         for (int64_t s = 0; s < r->spans; s++)
             if (r->span[s].begin == at)
-                sheaf__text_add(out, "%.*s", r->span[s].end == at ? 2 : 1,
+                sheaf__text_add(&out, "%.*s", r->span[s].end == at ? 2 : 1,
                                 r->span[s].kind == SHEAF_SPAN_ANSWER ? "[]" : "()");
-        sheaf__text_bytes(out, r->text + at, at < r->size);
+        sheaf__text_bytes(&out, r->text + at, at < r->size);
     }
+    assert_string_equal(out.at, want);
+    sheaf__text_release(&out);
+    sheaf__rendered_release(r);
 }
 
 TEST(test_chat__spans_worked_by_hand)
@@ -222,13 +235,9 @@ TEST(test_chat__spans_worked_by_hand)
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         sheaf__chat_template *t = template_on("2026-05-01", cases[i].name);
         sheaf__rendered r = { 0 };
-        sheaf_text marked = { 0 };
-        CHECK_OK(render(&r, t, messages, false));
-        mark(&marked, &r);
-        assert_string_equal(marked.at, cases[i].want);
+        sheaf_status *st = render(&r, t, messages, false);
         assert_int_equal(r.left_out, strcmp(cases[i].name, "mistral-v3") == 0);
-        sheaf__text_release(&marked);
-        sheaf__rendered_release(&r);
+        check_marked(st, &r, cases[i].want);
         sheaf__chat_template_free(t);
     }
 }
@@ -267,9 +276,7 @@ TEST(test_chat__smollm3_takes_its_mode_from_the_system_message)
         json_t *messages = json_pack("[{s:s, s:s}, {s:s, s:s}, {s:s, s:s}]", "role", "system",
                                      "content", cases[i].system, "role", "user", "content", "Q",
                                      "role", "assistant", "content", cases[i].answer);
-        CHECK_OK(render(&r, t, messages, false));
-        assert_string_equal(r.text, cases[i].want);
-        sheaf__rendered_release(&r);
+        check_text(render(&r, t, messages, false), &r, cases[i].want);
         json_decref(messages);
     }
     sheaf__rendered r = { 0 };
@@ -291,20 +298,17 @@ TEST(test_chat__qwen3_thoughts_stay_in_every_answer)
     json_t *talk = json_pack("[{s:s,s:s},{s:s,s:s},{s:s,s:s},{s:s,s:s}]", "role", "user", "content",
                              "Q", "role", "assistant", "content", "<think>T</think>A", "role",
                              "user", "content", "R", "role", "assistant", "content", "B");
-    CHECK_OK(render(&r, t, talk, false));
-    assert_string_equal(r.text, "<|im_start|>user\nQ<|im_end|>\n<|im_start|>assistant\n"
-                                "<think>T</think>A<|im_end|>\n<|im_start|>user\nR<|im_end|>\n"
-                                "<|im_start|>assistant\n<think>\n\n</think>\n\nB<|im_end|>\n");
-    sheaf__rendered_release(&r);
+    check_text(render(&r, t, talk, false), &r,
+               "<|im_start|>user\nQ<|im_end|>\n<|im_start|>assistant\n"
+               "<think>T</think>A<|im_end|>\n<|im_start|>user\nR<|im_end|>\n"
+               "<|im_start|>assistant\n<think>\n\n</think>\n\nB<|im_end|>\n");
     json_decref(talk);
     talk = json_pack("[{s:s,s:s},{s:s,s:s},{s:s,s:s}]", "role", "user", "content", "Q", "role",
                      "assistant", "content", "A", "role", "user", "content", "R");
-    CHECK_OK(render(&r, t, talk, true));
-    assert_string_equal(r.text,
-                        "<|im_start|>user\nQ<|im_end|>\n<|im_start|>assistant\n"
-                        "<think>\n\n</think>\n\nA<|im_end|>\n<|im_start|>user\nR<|im_end|>\n"
-                        "<|im_start|>assistant\n");
-    sheaf__rendered_release(&r);
+    check_text(render(&r, t, talk, true), &r,
+               "<|im_start|>user\nQ<|im_end|>\n<|im_start|>assistant\n"
+               "<think>\n\n</think>\n\nA<|im_end|>\n<|im_start|>user\nR<|im_end|>\n"
+               "<|im_start|>assistant\n");
     json_decref(talk);
     sheaf__chat_template_free(t);
 }
@@ -435,12 +439,12 @@ TEST(test_chat__a_token_that_the_tokenizer_lacks_is_named)
 /* The program that models publish, as tokenizers store it; ours where there is none. */
 static char *program_of(const char *name)
 {
-    char path[512], file[64], *text = NULL;
+    const char *path = in_sources("tests/data/templates/%s.jinja", name);
+    char *text = NULL;
     size_t size = 0;
-    snprintf(file, sizeof file, "tests/data/templates/%s.jinja", name);
-    if (sheaf__path_kind(data_path(path, file)) != SHEAF_PATH_FILE)
-        snprintf(file, sizeof file, "src/inputs/chat/templates/%s.jinja", name);
-    CHECK_OK(sheaf__file_read_all(&text, &size, data_path(path, file), 1 << 20));
+    if (sheaf__path_kind(path) != SHEAF_PATH_FILE)
+        path = in_sources("src/inputs/chat/templates/%s.jinja", name);
+    CHECK_OK(sheaf__file_read_all(&text, &size, path, 1 << 20));
     return text;
 }
 
@@ -564,79 +568,64 @@ TEST(test_stored__a_date_that_is_always_the_same_cannot_be_given)
          " + '<|im_end|>' + '\n'}}{% endfor %}{% if add_generation_prompt %}"                      \
          "{{ '<|im_start|>assistant\n' }}{% endif %}"
 
-/* Of a question and an answer; what is learnt is [..]. */
+/* Of a question and an answer. */
 TEST(test_stored__any_program_is_run)
 {
     static const struct {
         const char *program, *name, *want;
     } cases[] = {
         { CHATML("{{ bos_token }}", "message['content']"), "stored",
-          "<s><|im_start|>user\n Q<|im_end|>\n<|im_start|>assistant\n[A <|im_end|>]\n" },
+          "<s><|im_start|>user\n( Q)<|im_end|>\n<|im_start|>assistant\n[(A )<|im_end|>]\n" },
         { CHATML("", "message['content']|trim"), "stored",
-          "<|im_start|>user\nQ<|im_end|>\n<|im_start|>assistant\n[A<|im_end|>]\n" },
+          "<|im_start|>user\n(Q)<|im_end|>\n<|im_start|>assistant\n[(A)<|im_end|>]\n" },
         { CHATML("{% if messages[0].role != 'system' %}<|im_start|>system\nBe\nkind.<|im_end|>\n"
                  "{{ '' }}{% endif %}",
                  "message['content']"),
           "stored",
-          "<|im_start|>system\nBe\nkind.<|im_end|>\n<|im_start|>user\n Q<|im_end|>\n"
-          "<|im_start|>assistant\n[A <|im_end|>]\n" },
+          "<|im_start|>system\nBe\nkind.<|im_end|>\n<|im_start|>user\n( Q)<|im_end|>\n"
+          "<|im_start|>assistant\n[(A )<|im_end|>]\n" },
         { "{{ bos_token }}{% for m in messages %}{% if m.role == 'system' %}"
           "{{ raise_exception('no') }}{% elif m.role == 'user' %}{{ '[INST] ' + m.content + "
           "' [/INST]' }}{% else %}{{ m.content + eos_token }}{% endif %}{% endfor %}",
-          "mistral-2023", "<s>[INST]  Q [/INST][A </s>]" },
+          "mistral-2023", "<s>[INST] ( Q) [/INST][(A )</s>]" },
         { "{% for m in messages if m.role != 'system' %}{% if m.role == 'user' %}{{ bos_token + "
           "'[INST] ' + (('<<SYS>>\\n' + (messages[0].content if messages[0].role == 'system' else "
           "'Be kind.') + '\\n<</SYS>>\\n\\n' if loop.first else '') + m.content).strip() + "
           "' [/INST]' }}{% else %}{{ ' ' + m.content.strip() + ' ' + eos_token }}{% endif %}"
           "{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('order') }}"
           "{% endif %}{% endfor %}",
-          "stored", "<s>[INST] <<SYS>>\nBe kind.\n<</SYS>>\n\n Q [/INST][ A </s>]" },
+          "stored", "<s>[INST] <<SYS>>\nBe kind.\n<</SYS>>\n\n( Q) [/INST][ (A) </s>]" },
         { "{% for m in messages %}{{ '### ' + m.role|title + ':\n' + m.content + '\n\n' }}"
           "{% endfor %}{% if add_generation_prompt %}### Assistant:\n{{ '' }}{% endif %}",
-          "stored", "### User:\n Q\n\n### Assistant:\n[A ]\n\n" },
+          "stored", "### User:\n( Q)\n\n### Assistant:\n[(A )]\n\n" },
         { "{% for m in messages %}{{ m.role + m.content }}{% endfor %}", "stored",
-          "user Q[assistantA ]" },
+          "user( Q)[assistant(A )]" },
         { CHATML("", "message['content']|upper"), "stored",
-          "<|im_start|>user\n Q<|im_end|>\n<|im_start|>assistant\n[A <|im_end|>]\n" },
+          "<|im_start|>user\n( Q)<|im_end|>\n<|im_start|>assistant\n[(A )<|im_end|>]\n" },
         { "{% macro turn(m) %}<{{ m.role }}>{{ m.content }}</{{ m.role }}>{% endmacro %}"
           "{% for m in messages %}{{ turn(m) }}\n{% endfor %}"
           "{% if add_generation_prompt %}<assistant>{% endif %}",
-          "stored", "<user> Q</user>\n<assistant>[A </assistant>]\n" },
+          "stored", "<user>( Q)</user>\n<assistant>[(A )</assistant>]\n" },
         { "{% for i in range(0, messages|length, 2) %}Q:{{ messages[i].content }}\nA:"
           "{% if i + 1 < messages|length %}{{ messages[i + 1].content }}{{ eos_token }}\n"
           "{% endif %}{% endfor %}",
-          "stored", "Q: Q\nA:[A </s>]\n" },
+          "stored", "Q:( Q)\nA:[(A )</s>]\n" },
         { "{% set ns = namespace(t='') %}{% for m in messages %}{% set ns.t = ns.t + m.role[0] + "
           "'=' + m.content + eos_token + ' ' %}{% endfor %}{{ ns.t }}"
           "{% if add_generation_prompt %}a={% endif %}",
-          "stored", "u= Q</s> a=[A </s>] " },
+          "stored", "u=( Q)</s> a=[(A )</s>] " },
         { "{% for m in messages %}{% if m.role == 'assistant' %}<a>{% generation %}"
           "{{ m.content }}</a>\n{% endgeneration %}{% else %}<u>{{ m.content }}</u>{% endif %}"
           "{% endfor %}",
-          "stored", "<u> Q</u><a>[A </a>\n]" },
+          "stored", "<u>( Q)</u><a>[(A )</a>\n]" },
     };
     static const sheaf__message talk[] = { { "user", " Q", 2 }, { "assistant", "A ", 2 } };
     static const sheaf__chat_options options = { .answers = true, .bos = "<s>", .eos = "</s>" };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         sheaf__chat_template *t = stored(cases[i].program);
         sheaf__rendered r = { 0 };
-        sheaf_text marked = { 0 };
         assert_string_equal(sheaf__chat_template_name(t), cases[i].name);
-        CHECK_OK(sheaf__chat_render(&r, t, talk, 2, &options));
-        size_t at = 0;
-        for (int64_t k = 0; k < r.spans; k++) {
-            if (r.span[k].kind != SHEAF_SPAN_ANSWER)
-                continue;
-            sheaf__text_bytes(&marked, r.text + at, r.span[k].begin - at);
-            sheaf__text_add(&marked, "[");
-            sheaf__text_bytes(&marked, r.text + r.span[k].begin, r.span[k].end - r.span[k].begin);
-            sheaf__text_add(&marked, "]");
-            at = r.span[k].end;
-        }
-        sheaf__text_bytes(&marked, r.text + at, r.size - at);
-        assert_string_equal(marked.at, cases[i].want);
-        sheaf__text_release(&marked);
-        sheaf__rendered_release(&r);
+        check_marked(sheaf__chat_render(&r, t, talk, 2, &options), &r, cases[i].want);
         sheaf__chat_template_free(t);
         /* its name, as settings keep it, means what is stored */
         const sheaf__stored_chat folder = { .program = (char *)cases[i].program, .file = "x" };
@@ -711,14 +700,9 @@ TEST(test_stored__roles_are_the_programs)
     static const sheaf__chat_options options = { .answers = true };
     sheaf__chat_template *t = stored(programs[0]);
     sheaf__rendered r = { 0 };
-    sheaf_text learnt = { 0 };
-    CHECK_OK(sheaf__chat_render(&r, t, talk, ARRAY_LEN(talk), &options));
-    for (int64_t i = 0; i < r.spans; i++)
-        if (r.span[i].kind == SHEAF_SPAN_ANSWER)
-            sheaf__text_bytes(&learnt, r.text + r.span[i].begin, r.span[i].end - r.span[i].begin);
-    assert_string_equal(learnt.at, "Hi</s>c</s>g</s>");
-    sheaf__text_release(&learnt);
-    sheaf__rendered_release(&r);
+    check_marked(sheaf__chat_render(&r, t, talk, ARRAY_LEN(talk), &options), &r,
+                 "<assistant>[(Hi)</s>]<user>(a)</s><user>(b)</s><assistant>[(c)</s>]"
+                 "<system>(d)</s><critic>(e)</s><observation>(f)</s><assistant>[(g)</s>]");
     check_status(sheaf__chat_render(&r, t, &typed, 1, &options), SHEAF_E_DATA, "message 1",
                  "role 'usr'");
     sheaf__chat_template_free(t);
@@ -856,19 +840,14 @@ TEST(test_stored__answers_end_where_others_speak)
         }
         sheaf__chat_template *t = stored(cases[i].program);
         sheaf__rendered r = { 0 };
-        sheaf_text marked = { 0 };
         sheaf_status *st = render(&r, t, messages, cases[i].prompt);
         if (cases[i].want == NULL) {
             assert_non_null(st);
             const sheaf_code code = sheaf_status_code(st);
             CHECK_FAILS(st, code, "message 2");
         } else {
-            CHECK_OK(st);
-            mark(&marked, &r);
-            assert_string_equal(marked.at, cases[i].want);
+            check_marked(st, &r, cases[i].want);
         }
-        sheaf__text_release(&marked);
-        sheaf__rendered_release(&r);
         sheaf__chat_template_free(t);
         json_decref(messages);
     }
@@ -913,15 +892,10 @@ TEST(test_stored__thinking_by_the_answer)
                                            .content = cases[i].said[n],
                                            .size = strlen(cases[i].said[n]) };
         sheaf__rendered r = { 0 };
-        sheaf_text marked = { 0 };
-        CHECK_OK(sheaf__chat_render(&r, t, message, n,
-                                    &(sheaf__chat_options){ .generation_prompt = n % 2 == 1,
-                                                            .answers = n % 2 == 0,
-                                                            .thinking = cases[i].thinking }));
-        mark(&marked, &r);
-        assert_string_equal(marked.at, cases[i].want);
-        sheaf__text_release(&marked);
-        sheaf__rendered_release(&r);
+        const sheaf__chat_options options = { .generation_prompt = n % 2 == 1,
+                                              .answers = n % 2 == 0,
+                                              .thinking = cases[i].thinking };
+        check_marked(sheaf__chat_render(&r, t, message, n, &options), &r, cases[i].want);
     }
     sheaf__chat_template_free(t);
 }
@@ -995,12 +969,7 @@ static void check_program(const char *name, const char *program, json_t *convers
 
 TEST(test_stored__programs_of_newer_models_as_transformers_has_them)
 {
-    char path[512], *text = NULL;
-    size_t size = 0;
-    json_t *all = NULL;
-    CHECK_OK(sheaf__file_read_all(&text, &size,
-                                  data_path(path, "tests/data/templates/programs.json"), 1 << 20));
-    CHECK_OK(sheaf__json_parse_line(&all, text, size));
+    json_t *all = recording("programs.json");
     const json_t *cases = json_object_get(all, "cases");
     assert_true(json_array_size(cases) > 140);
     for (size_t i = 0; i < json_array_size(cases); i++) {
@@ -1013,7 +982,6 @@ TEST(test_stored__programs_of_newer_models_as_transformers_has_them)
                       json_array_get(one, 2), json_array_get(one, 3));
     }
     json_decref(all);
-    free(text);
 }
 
 /* The bounds of a program grow with what it reads; NUL is a character as others. */
@@ -1081,9 +1049,8 @@ TEST(test_arguments__are_opened_for_programs_that_would_quote_them)
             { .role = "assistant", .json = json_array_get(list, 1) },
         };
         CHECK_OK(sheaf__chat_open_arguments(list, t, talk, 2, &(sheaf__chat_options){ 0 }));
-        CHECK_OK(sheaf__chat_render(&r, t, talk, 2, &(sheaf__chat_options){ 0 }));
-        assert_string_equal(r.text, cases[i].want);
-        sheaf__rendered_release(&r);
+        check_text(sheaf__chat_render(&r, t, talk, 2, &(sheaf__chat_options){ 0 }), &r,
+                   cases[i].want);
         sheaf__chat_template_free(t);
         json_decref(list);
     }
@@ -1164,9 +1131,8 @@ TEST(test_stored__tool_use_is_for_tools)
         sheaf__rendered_release(&r);
         const sheaf__chat_options without = { .answers = true };
         if (i == 0) {
-            CHECK_OK(sheaf__chat_render(&r, t, talk, 2, &without));
-            assert_string_equal(r.text, "Duser:Q</s>assistant:A</s>");
-            sheaf__rendered_release(&r);
+            check_text(sheaf__chat_render(&r, t, talk, 2, &without), &r,
+                       "Duser:Q</s>assistant:A</s>");
         } else {
             check_status(sheaf__chat_render(&r, t, talk, 2, &without), SHEAF_E_DATA, "'tools'",
                          "none called default");

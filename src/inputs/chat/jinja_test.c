@@ -1,6 +1,7 @@
 /* jinja_test.c - small templates against what Jinja made of them (tests/data/templates/jinja.json,
  * or the file that SHEAF_JINJA_CASES names), and templates that mean harm. */
 #include "tests/check.h"
+#include "tests/sources.h"
 
 #include "base/status.h"
 #include "base/file.h"
@@ -25,12 +26,13 @@ static sheaf_status *render(char **out, size_t *size, const char *text, size_t l
 
 static json_t *cases(void)
 {
-    const char *given = getenv("SHEAF_JINJA_CASES"), *root = getenv("SHEAF_SOURCE_ROOT");
-    char path[512], *text = NULL;
+    const char *given = getenv("SHEAF_JINJA_CASES");
+    char *text = NULL;
     size_t size = 0;
     json_t *all = NULL;
-    snprintf(path, sizeof path, "%s/tests/data/templates/jinja.json", root != NULL ? root : ".");
-    CHECK_OK(sheaf__file_read_all(&text, &size, given != NULL ? given : path, 64 << 20));
+    if (given == NULL)
+        given = in_sources("tests/data/templates/jinja.json");
+    CHECK_OK(sheaf__file_read_all(&text, &size, given, 64 << 20));
     CHECK_OK(sheaf__json_parse_line(&all, text, size));
     free(text);
     return all;

@@ -1,5 +1,5 @@
 /* Folders are opened as AutoTokenizer of transformers opens them, as recorded by
- * tests/data/tokenizers/make_folders.py; and parts of files that are wrong are named. */
+ * tests/data/tokenizers/make_folders.py. */
 #include <inttypes.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -7,31 +7,29 @@
 #include "base/json.h"
 #include "parts.h"
 #include "tests/files.h"
+#include "tests/sources.h"
 
 /* ---- folders ---- */
 
-static const char *data(char path[512], const char *name)
+/* A link to a tokenizer of the sources. */
+static void link_to(const char *name, const char *path)
 {
-    const char *root = getenv("SHEAF_SOURCE_ROOT");
-    char *real;
-    snprintf(path, 512, "%s/tests/data/tokenizers/%s", root == NULL ? "." : root, name);
-    real = realpath(path, NULL);
-    if (real != NULL)
-        snprintf(path, 512, "%s", real);
+    char *real = realpath(in_sources("tests/data/tokenizers/%s", name), NULL);
+    assert_non_null(real);
+    assert_int_equal(symlink(real, path), 0);
     free(real);
-    return path;
 }
 
 /* The folder of a case, with a link to its tokenizer. */
 static void make_folder(char folder[96], size_t number, const json_t *one)
 {
     const char *file = json_string_value(json_object_get(one, "file")), *name;
-    char path[512], from[512];
+    char path[512];
     json_t *beside;
     snprintf(folder, 96, "%.60s/%zu", scratch.dir, number);
     assert_int_equal(mkdir(folder, 0700), 0);
     snprintf(path, sizeof path, "%s/tokenizer%s", folder, strrchr(file, '.'));
-    assert_int_equal(symlink(data(from, file), path), 0);
+    link_to(file, path);
     json_object_foreach(json_object_get(one, "beside"), name, beside)
     {
         char *text = json_dumps(beside, 0);
@@ -58,10 +56,10 @@ static void check_ids(size_t number, const sheaf__tokenizer *t, const char *text
 
 TEST(test_folder__ids_and_names_are_those_of_transformers)
 {
-    char path[512], folder[96];
+    char folder[96];
     json_t *all, *one;
     size_t i;
-    CHECK_OK(sheaf__json_load(&all, data(path, "folders.json")));
+    CHECK_OK(sheaf__json_load(&all, in_sources("tests/data/tokenizers/folders.json")));
     json_array_foreach(json_object_get(all, "cases"), i, one)
     {
         const json_t *texts = json_object_get(all, "texts"), *ids = json_object_get(one, "ids"),
@@ -128,10 +126,9 @@ TEST(test_folder__an_extra_token_keeps_what_the_file_says_of_it)
 TEST(test_folder__what_cannot_be_opened_is_named)
 {
     sheaf__tokenizer *t = NULL;
-    char from[512];
     assert_int_equal(mkdir(at("none"), 0700), 0);
     CHECK_FAILS(sheaf__tokenizer_open(&t, at("none")), SHEAF_E_IO, "a tokenizer.json or a");
-    assert_int_equal(symlink(data(from, "gpt2.json"), at("none/tokenizer.json")), 0);
+    link_to("gpt2.json", at("none/tokenizer.json"));
     put(at("none/tokenizer_config.json"), "{\"tokenizer_class\": \"CodeLlamaTokenizerFast\"}");
     CHECK_FAILS(sheaf__tokenizer_open(&t, at("none")), SHEAF_E_UNSUPPORTED,
                 "whose own are known (LlamaTokenizer, ...) | 'CodeLlamaTokenizerFast'");
@@ -170,52 +167,6 @@ TEST(test_folder__what_cannot_be_opened_is_named)
                                     "a");
     CHECK_FAILS(sheaf__tokenizer_open(&t, at("none/tokenizer.model")), SHEAF_E_FORMAT, "byte 2");
 }
-
-/* ---- parts ---- */
-
-#define WORDS "\"model\":{\"type\":\"BPE\",\"merges\":[],\"vocab\":{\"u\":0,\"a\":1}}"
-#define NORMALIZER(n) "{\"normalizer\":" n "," WORDS "}"
-#define SPLITTER(p) "{\"pre_tokenizer\":" p "," WORDS "}"
-#define DECODER(d) "{\"decoder\":" d "," WORDS "}"
-#define POST(p) "{\"post_processor\":" p "," WORDS "}"
-
-static const struct {
-    const char *text;
-    sheaf_code code;
-    const char *part;
-} wrong[] = {
-    { NORMALIZER("{\"type\":\"Lowercased\"}"), SHEAF_E_UNSUPPORTED, "'Lowercased'" },
-    { NORMALIZER("{\"type\":\"NFC\",\"form\":1}"), SHEAF_E_UNSUPPORTED, "'form'" },
-    { NORMALIZER("{\"type\":\"Replace\",\"pattern\":{\"String\":\"\"},\"content\":\"\"}"),
-      SHEAF_E_UNSUPPORTED, "'pattern'" },
-    { NORMALIZER("{\"type\":\"Replace\",\"pattern\":{\"String\":\"a\"}}"), SHEAF_E_FORMAT,
-      "'content'" },
-    { NORMALIZER("{\"type\":\"Prepend\"}"), SHEAF_E_FORMAT, "'prepend'" },
-    { NORMALIZER("{\"type\":\"BertNormalizer\",\"clean_text\":true}"), SHEAF_E_UNSUPPORTED,
-      "normalizer: BertNormalizer: type | one of Sequence, NFC" },
-    { NORMALIZER("{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"AAA\"}"),
-      SHEAF_E_UNSUPPORTED, "'Precompiled'" },
-    { SPLITTER("{\"type\":\"Metaspace\",\"replacement\":\"__\"}"), SHEAF_E_FORMAT,
-      "'replacement'" },
-    { SPLITTER("{\"type\":\"Metaspace\",\"replacement\":\"_\",\"prepend_scheme\":\"last\"}"),
-      SHEAF_E_UNSUPPORTED, "'prepend_scheme'" },
-    { SPLITTER("{\"type\":\"Metaspace\",\"replacement\":\"_\",\"add_prefix_space\":false}"),
-      SHEAF_E_FORMAT, "'add_prefix_space'" },
-    { SPLITTER("{\"type\":\"Digits\"}"), SHEAF_E_FORMAT, "'individual_digits'" },
-    { SPLITTER("{\"type\":\"Scripts\"}"), SHEAF_E_UNSUPPORTED, "'Scripts'" },
-    { DECODER("{\"type\":\"CTC\"}"), SHEAF_E_UNSUPPORTED, "decoder: CTC: type" },
-    { DECODER("{\"type\":\"Strip\",\"content\":\" \",\"start\":-1,\"stop\":0}"), SHEAF_E_FORMAT,
-      "'start'" },
-    { POST("{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"x\"}}]}"),
-      SHEAF_E_FORMAT, "'x'" },
-    { POST("{\"type\":\"TemplateProcessing\",\"single\":[{\"Sequence\":{\"id\":\"B\"}}]}"),
-      SHEAF_E_UNSUPPORTED, "'single'" },
-    { POST("{\"type\":\"RobertaProcessing\",\"sep\":[\"a\",1]}"), SHEAF_E_FORMAT, "'cls'" },
-    { POST("{\"type\":\"BertProcessing\",\"sep\":[\"a\"],\"cls\":[\"u\",0]}"), SHEAF_E_FORMAT,
-      "'sep'" },
-    { "{\"model\":{\"type\":\"WordPiece\",\"unk_token\":\"u\",\"vocab\":{}}}", SHEAF_E_UNSUPPORTED,
-      "model: type | BPE | 'WordPiece'" },
-};
 
 /* ---- tiktoken's ranks ---- */
 
@@ -280,17 +231,6 @@ TEST(test_ranks__are_tiktokens)
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         write_ranks(path, folder, bad[i].more);
         CHECK_FAILS(sheaf__tokenizer_open(&t, folder), SHEAF_E_FORMAT, bad[i].part);
-    }
-}
-
-TEST(test_parts__what_is_wrong_is_named)
-{
-    for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
-        sheaf__tokenizer *t = NULL;
-        char *text = strdup(wrong[i].text); /* so that nothing behind it can be read */
-        CHECK_FAILS(sheaf__tokenizer_parse(&t, text, strlen(text)), wrong[i].code, wrong[i].part);
-        assert_null(t);
-        free(text);
     }
 }
 

@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "inputs/tokenizer/tokenizer.h"
 #include "tests/check.h"
+#include "tests/sources.h"
 #include "unicode.h"
 
 enum { BLOCK = 250, HASHES = 3 };
@@ -160,18 +161,15 @@ static void check_blocks(const char *name, const sheaf__tokenizer *t, const json
     sheaf__text_release(&line);
 }
 
-static const char *data(char path[512], const char *name)
+static const char *data(const char *name)
 {
-    const char *root = getenv("SHEAF_SOURCE_ROOT");
-    snprintf(path, 512, "%s/tests/data/tokenizers/%s.json", root == NULL ? "." : root, name);
-    return path;
+    return in_sources("tests/data/tokenizers/%s.json", name);
 }
 
 static json_t *recorded(void)
 {
     json_t *all;
-    char path[512];
-    CHECK_OK(sheaf__json_load(&all, data(path, "recorded")));
+    CHECK_OK(sheaf__json_load(&all, data("recorded")));
     return all;
 }
 
@@ -201,9 +199,8 @@ TEST(test_tokenizer__ids_and_texts_equal_the_recorded_ones)
     int checked = 0;
     json_object_foreach(json_object_get(all, "tokenizer"), name, one)
     {
-        char path[512];
         sheaf__tokenizer *t;
-        CHECK_OK(sheaf__tokenizer_open(&t, data(path, name)));
+        CHECK_OK(sheaf__tokenizer_open(&t, data(name)));
         check_list(name, t, json_object_get(one, "ids of text 7"), json_object_get(all, "odd"));
         check_blocks(name, t, one, json_object_get(all, "odd"));
         sheaf__tokenizer_close(t);

@@ -9,23 +9,21 @@
 #include "parts.h"
 #include "pattern.h"
 #include "tests/faults/denied_memory.h"
+#include "tests/sources.h"
 #include "unicode.h"
 
 static json_t *recorded; /* {"texts": [...], "tokenizers": {NAME: {"specials", "plain", ...}}} */
 
-static char *data_path(char path[512], const char *name, const char *end)
+static const char *data(const char *name)
 {
-    const char *root = getenv("SHEAF_SOURCE_ROOT");
-    snprintf(path, 512, "%s/tests/data/tokenizers/bpe/%s%s", root != NULL ? root : ".", name, end);
-    return path;
+    return in_sources("tests/data/tokenizers/bpe/%s.json", name);
 }
 
 static int setup(void **state)
 {
-    char path[512];
     char *text = NULL;
     size_t size = 0;
-    CHECK_OK(sheaf__file_read_all(&text, &size, data_path(path, "recorded", ".json"), 1 << 20));
+    CHECK_OK(sheaf__file_read_all(&text, &size, data("recorded"), 1 << 20));
     CHECK_OK(sheaf__json_parse_line(&recorded, text, size)); /* strings hold NUL */
     free(text);
     return 0;
@@ -39,9 +37,8 @@ static int teardown(void **state)
 
 static sheaf__tokenizer *open_recorded(const char *name)
 {
-    char path[512];
     sheaf__tokenizer *t = NULL;
-    CHECK_OK(sheaf__tokenizer_open(&t, data_path(path, name, ".json")));
+    CHECK_OK(sheaf__tokenizer_open(&t, data(name)));
     return t;
 }
 
@@ -145,32 +142,6 @@ TEST(test_tokenizer__ids_and_texts_are_those_of_tokenizers)
 }
 
 /* ---- streams ---- */
-
-static uint32_t chance(uint64_t *seed, uint32_t below)
-{
-    *seed = *seed * UINT64_C(6364136223846793005) + 1442695040888963407u;
-    return (uint32_t)(*seed >> 33) % below;
-}
-
-TEST(test_tokenizer__streams_of_any_ids_join_to_the_whole)
-{
-    static const char *const names[] = { "gpt2", "bytes", "added" };
-    uint64_t seed = 7;
-    for (size_t k = 0; k < ARRAY_LEN(names); k++) {
-        sheaf__tokenizer *t = open_recorded(names[k]);
-        for (int round = 0; round < 60; round++) {
-            int32_t ids[24];
-            char *text = NULL;
-            size_t size;
-            for (size_t i = 0; i < ARRAY_LEN(ids); i++) /* most are single bytes */
-                ids[i] = (int32_t)chance(&seed, round % 2 == 0 ? 258 : 1000);
-            CHECK_OK(sheaf__tokenizer_decode(&text, &size, t, ids, ARRAY_LEN(ids), false));
-            check_stream(t, ids, ARRAY_LEN(ids), text, size);
-            free(text);
-        }
-        sheaf__tokenizer_close(t);
-    }
-}
 
 TEST(test_tokenizer__a_stream_shows_a_character_with_its_last_byte)
 {
@@ -302,35 +273,21 @@ TEST(test_tokenizer__a_word_of_a_megabyte_takes_no_square_of_it)
 
 /* ---- patterns ---- */
 
+static uint32_t chance(uint64_t *seed, uint32_t below)
+{
+    *seed = *seed * UINT64_C(6364136223846793005) + 1442695040888963407u;
+    return (uint32_t)(*seed >> 33) % below;
+}
+
 /* Random text of the characters that patterns distinguish. */
 static size_t some_text(char *text, size_t most, uint64_t *seed)
 {
-    static const char *const bits[] = { "'",
-                                        "'s",
-                                        "'LL",
-                                        "'\xc5\xbf",
-                                        "re",
-                                        "a",
-                                        "Zz",
-                                        " ",
-                                        "  ",
-                                        "\n",
-                                        "\r\n",
-                                        "\t",
-                                        "1",
-                                        "23456",
-                                        ".",
-                                        "!?",
-                                        "_",
-                                        "\xc2\xa0",
-                                        "\xe2\x80\xa8",
-                                        "\xc3\xa9",
-                                        "\xcc\x81",
-                                        "\xe4\xb8\xad",
-                                        "\xd9\xa3",
-                                        "\xf0\x9f\x98\x80",
-                                        "\xf0\x9e\x93\x90",
-                                        "\xe1\xa0\x8e" };
+    static const char *const bits[] = { "'", "'s", "'LL", "'\xc5\xbf", "re", "a", "Zz", " ", "  ",
+                                        "\n", "\r\n", "\t", "1", "23456", ".", "!?", "_",
+                                        /* of other scripts */
+                                        "\xc2\xa0", "\xe2\x80\xa8", "\xc3\xa9", "\xcc\x81",
+                                        "\xe4\xb8\xad", "\xd9\xa3", "\xf0\x9f\x98\x80",
+                                        "\xf0\x9e\x93\x90", "\xe1\xa0\x8e" };
     size_t size = 0;
     while (size + 8 < most) {
         const char *bit = bits[chance(seed, ARRAY_LEN(bits))];
@@ -544,6 +501,43 @@ static const struct {
     { WITH("\"added_tokens\":[" ADDED("3", "x") "," ADDED("4", "x") "]"), SHEAF_E_FORMAT,
       "'x' again: ids 3 and 4" },
     { WITH("\"padding\":nil"), SHEAF_E_FORMAT, "a JSON value" },
+    /* parts */
+    { WITH("\"normalizer\":{\"type\":\"Lowercased\"}"), SHEAF_E_UNSUPPORTED, "'Lowercased'" },
+    { WITH("\"normalizer\":{\"type\":\"NFC\",\"form\":1}"), SHEAF_E_UNSUPPORTED, "'form'" },
+    { WITH("\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\"\"},\"content\":\"\"}"),
+      SHEAF_E_UNSUPPORTED, "'pattern'" },
+    { WITH("\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\"a\"}}"), SHEAF_E_FORMAT,
+      "'content'" },
+    { WITH("\"normalizer\":{\"type\":\"Prepend\"}"), SHEAF_E_FORMAT, "'prepend'" },
+    { WITH("\"normalizer\":{\"type\":\"BertNormalizer\",\"clean_text\":true}"), SHEAF_E_UNSUPPORTED,
+      "normalizer: BertNormalizer: type | one of Sequence, NFC" },
+    { WITH("\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"AAA\"}"),
+      SHEAF_E_UNSUPPORTED, "'Precompiled'" },
+    { WITH("\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"__\"}"), SHEAF_E_FORMAT,
+      "'replacement'" },
+    { WITH(
+          "\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"_\",\"prepend_scheme\":\"last\"}"),
+      SHEAF_E_UNSUPPORTED, "'prepend_scheme'" },
+    { WITH(
+          "\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"_\",\"add_prefix_space\":false}"),
+      SHEAF_E_FORMAT, "'add_prefix_space'" },
+    { WITH("\"pre_tokenizer\":{\"type\":\"Digits\"}"), SHEAF_E_FORMAT, "'individual_digits'" },
+    { WITH("\"pre_tokenizer\":{\"type\":\"Scripts\"}"), SHEAF_E_UNSUPPORTED, "'Scripts'" },
+    { WITH("\"decoder\":{\"type\":\"CTC\"}"), SHEAF_E_UNSUPPORTED, "decoder: CTC: type" },
+    { WITH("\"decoder\":{\"type\":\"Strip\",\"content\":\" \",\"start\":-1,\"stop\":0}"),
+      SHEAF_E_FORMAT, "'start'" },
+    { WITH(
+          "\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"x\"}}]}"),
+      SHEAF_E_FORMAT, "'x'" },
+    { WITH(
+          "\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"Sequence\":{\"id\":\"B\"}}]}"),
+      SHEAF_E_UNSUPPORTED, "'single'" },
+    { WITH("\"post_processor\":{\"type\":\"RobertaProcessing\",\"sep\":[\"a\",1]}"), SHEAF_E_FORMAT,
+      "'cls'" },
+    { WITH("\"post_processor\":{\"type\":\"BertProcessing\",\"sep\":[\"a\"],\"cls\":[\"b\",1]}"),
+      SHEAF_E_FORMAT, "'sep'" },
+    { "{\"model\":{\"type\":\"WordPiece\",\"unk_token\":\"u\",\"vocab\":{}}}", SHEAF_E_UNSUPPORTED,
+      "model: type | BPE | 'WordPiece'" },
 };
 
 TEST(test_tokenizer__wrong_files_are_named_by_what_is_wrong)
