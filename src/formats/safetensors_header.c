@@ -5,16 +5,12 @@
 
 /* A tensor as the JSON gives it. */
 typedef struct header_tensor {
-    char *name;
-    int64_t order; /* of appearance: of two with one name the later counts */
-    sheaf_dtype dtype;
-    int ndim;
-    int64_t shape[SHEAF_SAFETENSORS_MAX_DIMS];
+    sheaf_safetensors_entry is; /* its place and bytes are set at the end */
+    int64_t order;              /* of appearance: of two with one name the later counts */
     uint64_t begin, end;
     uint64_t bytes; /* by shape and dtype, unless overflow or not whole bytes: */
     bool overflow, torn;
     bool vast; /* no elements, but the other axes multiply beyond what can be counted */
-    bool dropped;
 } header_tensor;
 
 typedef struct reading {
@@ -45,7 +41,7 @@ static sheaf_status *take_dtype(sheaf_json_scan *scan, header_tensor *t)
                     "F8_E5M2FNUZ I16 U16 F16 BF16 I32 U32 F32 C64 F64 I64 U64");
         return sheaf_in(st, "dtype");
     }
-    t->dtype = (sheaf_dtype)dtype;
+    t->is.dtype = (sheaf_dtype)dtype;
     return NULL;
 }
 
@@ -64,12 +60,12 @@ static sheaf_status *take_shape(sheaf_json_scan *scan, header_tensor *t)
         if (st != NULL)
             return sheaf_in(st, "shape");
         t->overflow = __builtin_mul_overflow(elements, d, &elements) || t->overflow;
-        if (t->ndim == SHEAF_SAFETENSORS_MAX_DIMS || d > INT64_MAX)
+        if (t->is.ndim == SHEAF_SAFETENSORS_MAX_DIMS || d > INT64_MAX)
             return sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "shape"),
                                   "at most %d axes, each below 2^63", SHEAF_SAFETENSORS_MAX_DIMS);
         t->vast = t->vast || __builtin_mul_overflow(others, d > 0 ? (int64_t)d : 1, &others) ||
                   others > INT64_MAX / 16;
-        t->shape[t->ndim++] = (int64_t)d;
+        t->is.shape[t->is.ndim++] = (int64_t)d;
     }
     t->bytes = elements; /* times the dtype's size once all fields are read */
     return NULL;
@@ -119,8 +115,9 @@ static sheaf_status *take_tensor(sheaf_json_scan *scan, header_tensor *t)
             return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "field"), "%s", field[f]),
                                "no such field");
     uint64_t bits;
-    t->overflow = __builtin_mul_overflow(t->bytes, (uint64_t)sheaf_dtype_bits(t->dtype), &bits) ||
-                  t->overflow;
+    t->overflow =
+        __builtin_mul_overflow(t->bytes, (uint64_t)sheaf_dtype_bits(t->is.dtype), &bits) ||
+        t->overflow;
     t->torn = !t->overflow && bits % 8 != 0;
     t->bytes = bits / 8;
     return NULL;
@@ -175,7 +172,7 @@ static sheaf_status *take_all(reading *r)
             st = sheaf__no_memory(memory_for);
         } else {
             header_tensor *t = &r->tensor[r->count];
-            *t = (header_tensor){ .name = name, .order = r->count };
+            *t = (header_tensor){ .is.name = name, .order = r->count };
             r->count++;
             st = sheaf_in(take_tensor(scan, t), "tensor '%.200s'", name);
         }
@@ -189,20 +186,18 @@ static sheaf_status *take_all(reading *r)
 static int by_name_then_order(const void *pa, const void *pb)
 {
     const header_tensor *a = pa, *b = pb;
-    const int c = strcmp(a->name, b->name);
+    const int c = strcmp(a->is.name, b->is.name);
     return c != 0 ? c : a->order < b->order ? -1 : 1;
 }
 
 static int by_offset(const void *pa, const void *pb)
 {
     const header_tensor *a = pa, *b = pb;
-    if (a->dropped != b->dropped)
-        return a->dropped ? 1 : -1;
     if (a->begin != b->begin)
         return a->begin < b->begin ? -1 : 1;
     if (a->end != b->end)
         return a->end < b->end ? -1 : 1;
-    return strcmp(a->name, b->name); /* several empty tensors at one place */
+    return strcmp(a->is.name, b->is.name); /* several empty tensors at one place */
 }
 
 /* A pair and its place among all: qsort() is not stable. */
@@ -218,18 +213,19 @@ static int by_key(const void *a, const void *b)
     return order != 0 ? order : p->order < q->order ? -1 : 1;
 }
 
-/* Of tensors with one name the last counts; the others go to the end and out of `count`. */
-static void drop_duplicates(reading *r, int64_t *kept)
+/* Of tensors with one name the last counts. */
+static void drop_duplicates(reading *r)
 {
-    *kept = r->count;
+    int64_t kept = 0;
     if (r->count == 0)
         return;
     qsort(r->tensor, (size_t)r->count, sizeof *r->tensor, by_name_then_order);
-    for (int64_t i = 0; i + 1 < r->count; i++)
-        if (strcmp(r->tensor[i].name, r->tensor[i + 1].name) == 0) {
-            r->tensor[i].dropped = true;
-            (*kept)--;
-        }
+    for (int64_t i = 0; i < r->count; i++)
+        if (i + 1 < r->count && strcmp(r->tensor[i].is.name, r->tensor[i + 1].is.name) == 0)
+            free((char *)r->tensor[i].is.name);
+        else
+            r->tensor[kept++] = r->tensor[i];
+    r->count = kept;
     qsort(r->tensor, (size_t)r->count, sizeof *r->tensor, by_offset);
 }
 
@@ -237,33 +233,33 @@ static sheaf_status *check_tensor(const header_tensor *t, uint64_t start)
 {
     sheaf_status *st;
     if (t->begin != start) {
-        st = sheaf_fail(SHEAF_E_FORMAT, "tensor '%.200s': data_offsets", t->name);
+        st = sheaf_fail(SHEAF_E_FORMAT, "tensor '%.200s': data_offsets", t->is.name);
         sheaf_expected(st, "begin %" PRIu64 ", where the one before ends", start);
         return sheaf_found(st, "%" PRIu64 " (%s)", t->begin,
                            t->begin > start ? "a hole" : "an overlap");
     }
     if (t->end < t->begin) {
-        st = sheaf_fail(SHEAF_E_FORMAT, "tensor '%.200s': data_offsets", t->name);
+        st = sheaf_fail(SHEAF_E_FORMAT, "tensor '%.200s': data_offsets", t->is.name);
         return sheaf_found(sheaf_expected(st, "an end from %" PRIu64 " on", t->begin), "%" PRIu64,
                            t->end);
     }
     if (t->overflow)
         return sheaf_found(
-            sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "tensor '%.200s': shape", t->name),
+            sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "tensor '%.200s': shape", t->is.name),
                            "fewer than 2^64 bits"),
             "more");
     if (t->torn)
         return sheaf_found(
-            sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "tensor '%.200s': shape", t->name),
+            sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "tensor '%.200s': shape", t->is.name),
                            "whole bytes"),
-            "a last element of %s within a byte", sheaf_dtype_name(t->dtype));
+            "a last element of %s within a byte", sheaf_dtype_name(t->is.dtype));
     if (t->end - t->begin != t->bytes) {
-        st = sheaf_fail(SHEAF_E_FORMAT, "tensor '%.200s': data_offsets", t->name);
+        st = sheaf_fail(SHEAF_E_FORMAT, "tensor '%.200s': data_offsets", t->is.name);
         sheaf_expected(st, "%" PRIu64 " bytes, by shape and dtype", t->bytes);
         return sheaf_found(st, "%" PRIu64, t->end - t->begin);
     }
     if (t->vast) {
-        st = sheaf_fail(SHEAF_E_UNSUPPORTED, "tensor '%.200s': shape", t->name);
+        st = sheaf_fail(SHEAF_E_UNSUPPORTED, "tensor '%.200s': shape", t->is.name);
         return sheaf_found(
             sheaf_expected(st,
                            "axes that multiply to less than 2^59, those without elements aside"),
@@ -272,11 +268,11 @@ static sheaf_status *check_tensor(const header_tensor *t, uint64_t start)
     return NULL;
 }
 
-static sheaf_status *check_tiling(const reading *r, int64_t kept, size_t size, int64_t file_size)
+static sheaf_status *check_tiling(const reading *r, size_t size, int64_t file_size)
 {
     const uint64_t capacity = (uint64_t)file_size - 8 - size;
     uint64_t start = 0;
-    for (int64_t i = 0; i < kept; i++) {
+    for (int64_t i = 0; i < r->count; i++) {
         sheaf_status *st = check_tensor(&r->tensor[i], start);
         if (st != NULL)
             return st;
@@ -316,30 +312,25 @@ static sheaf_status *tidy_metadata(reading *r)
 
 /* ---- the result ---- */
 
-static sheaf_status *hand_over(sheaf_safetensors_header *out, reading *r, int64_t kept, size_t size)
+static sheaf_status *hand_over(sheaf_safetensors_header *out, reading *r, size_t size)
 {
-    out->entry = calloc((size_t)kept + 1, sizeof *out->entry);
-    out->by_name = calloc((size_t)kept + 1, sizeof *out->by_name);
+    out->entry = calloc((size_t)r->count + 1, sizeof *out->entry);
+    out->by_name = calloc((size_t)r->count + 1, sizeof *out->by_name);
     if (out->entry == NULL || out->by_name == NULL)
         return sheaf__no_memory(memory_for);
-    for (int64_t i = 0; i < kept; i++) {
-        header_tensor *t = &r->tensor[i];
+    for (int64_t i = 0; i < r->count; i++) {
         sheaf_safetensors_entry *e = &out->entry[i];
-        *e = (sheaf_safetensors_entry){ .name = t->name,
-                                        .dtype = t->dtype,
-                                        .ndim = t->ndim,
-                                        .offset = (int64_t)(8 + size + t->begin),
-                                        .bytes = (int64_t)t->bytes };
-        memcpy(e->shape, t->shape, sizeof e->shape);
-        out->by_name[i] = (sheaf__named){ t->name, i };
-        t->name = NULL;
-        out->count++;
+        *e = r->tensor[i].is;
+        e->offset = (int64_t)(8 + size + r->tensor[i].begin);
+        e->bytes = (int64_t)r->tensor[i].bytes;
+        out->by_name[i] = (sheaf__named){ e->name, i };
     }
-    qsort(out->by_name, (size_t)out->count, sizeof *out->by_name, sheaf__by_name);
+    qsort(out->by_name, (size_t)r->count, sizeof *out->by_name, sheaf__by_name);
+    out->count = r->count;
     out->pair = r->pair;
     out->npairs = r->npairs;
     r->pair = NULL;
-    r->npairs = 0;
+    r->count = r->npairs = 0;
     return NULL;
 }
 
@@ -356,18 +347,17 @@ sheaf_status *sheaf__safetensors_parse(sheaf_safetensors_header *out, const char
                                        int64_t file_size)
 {
     reading r = { 0 };
-    int64_t kept = 0;
     *out = (sheaf_safetensors_header){ 0 };
     sheaf_status *st = sheaf__scan_init(&r.scan, text, size, false);
     TRY(st, take_all(&r));
     if (st == NULL) {
-        drop_duplicates(&r, &kept);
-        st = check_tiling(&r, kept, size, file_size);
+        drop_duplicates(&r);
+        st = check_tiling(&r, size, file_size);
     }
     TRY(st, tidy_metadata(&r));
-    TRY(st, hand_over(out, &r, kept, size));
+    TRY(st, hand_over(out, &r, size));
     for (int64_t i = 0; i < r.count; i++)
-        free(r.tensor[i].name);
+        free((char *)r.tensor[i].is.name);
     free(r.tensor);
     pairs_free(r.pair, r.npairs);
     if (st != NULL)

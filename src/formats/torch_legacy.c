@@ -79,25 +79,20 @@ static sheaf_status *check_heads(const sheaf_torch *file, sheaf_pickle_doc *cons
     return NULL;
 }
 
-/* The places of the file's storages, by key. */
+/* A storage of the file. */
 typedef struct place {
     const char *key;
-    int64_t offset, bytes;
+    int64_t element;       /* bytes of one, by the tensors that use it */
+    int64_t offset, bytes; /* 0: not found */
 } place;
 
-/* Bytes of an element of storage `key`, by the tensors that use it; 0 when none does. */
-static int64_t element_of(const sheaf_pickle_doc *doc, const place *by, const char *key)
-{
-    const place *found = SHEAF_FIND(place, key, by, doc->nstorages, key);
-    return found == NULL ? 0 : found->bytes;
-}
-
-/* key -> element size, of what the value's pickle names. */
+/* By key, those that the value's pickle names; where several are views of one, the one that a
+ * search finds counts. */
 static place *used_storages(const sheaf_pickle_doc *doc)
 {
     place *by = calloc((size_t)doc->nstorages + 1, sizeof *by);
     for (int64_t i = 0; by != NULL && i < doc->nstorages; i++)
-        by[i] = (place){ doc->storage[i].key, 0, doc->storage[i].element };
+        by[i] = (place){ .key = doc->storage[i].key, .element = doc->storage[i].element };
     if (by != NULL && doc->nstorages > 1)
         qsort(by, (size_t)doc->nstorages, sizeof *by, sheaf__by_name);
     return by;
@@ -114,8 +109,8 @@ static sheaf_status *cut_short(const sheaf_torch *file, const char *key, int64_t
 }
 
 /* After the pickles: a count of elements and the elements, for each key of the list. */
-static sheaf_status *walk(place *found, const sheaf_torch *file, const sheaf_pickle *keys,
-                          const place *used, int64_t at)
+static sheaf_status *walk(place *used, const sheaf_torch *file, const sheaf_pickle *keys,
+                          int64_t at)
 {
     for (int64_t i = 0; i < sheaf__pickle_count(keys); i++) {
         const char *key = sheaf__pickle_text(sheaf__pickle_item(keys, i));
@@ -123,7 +118,7 @@ static sheaf_status *walk(place *found, const sheaf_torch *file, const sheaf_pic
         if (key == NULL)
             return sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "%s: list of storages", file->path),
                                   "keys");
-        const int64_t each = element_of(file->doc, used, key);
+        place *is = SHEAF_FIND(place, key, used, file->doc->nstorages, key);
         if (file->size - at < COUNT_BYTES)
             return cut_short(file, key, COUNT_BYTES, file->size - at);
         sheaf_status *st = sheaf__file_read_at(file->fd, raw, sizeof raw, at, file->path);
@@ -131,29 +126,30 @@ static sheaf_status *walk(place *found, const sheaf_torch *file, const sheaf_pic
             return st;
         const uint64_t count = sheaf__little(raw, COUNT_BYTES);
         at += COUNT_BYTES;
-        if (each == 0)
+        if (is == NULL)
             return sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "%s: list of storages", file->path),
                                   "keys that the value uses");
-        if (count > (uint64_t)(file->size - at) / (uint64_t)each)
-            return cut_short(file, key, count > INT64_MAX / 16 ? INT64_MAX : (int64_t)count * each,
+        if (count > (uint64_t)(file->size - at) / (uint64_t)is->element)
+            return cut_short(file, key,
+                             count > INT64_MAX / 16 ? INT64_MAX : (int64_t)count * is->element,
                              file->size - at);
-        found[i] = (place){ key, at, (int64_t)count * each };
-        at += found[i].bytes;
+        is->offset = at;
+        is->bytes = (int64_t)count * is->element;
+        at += is->bytes;
     }
     return NULL;
 }
 
-static sheaf_status *match(sheaf_torch *file, const place *found, int64_t n)
+static sheaf_status *match(sheaf_torch *file, const place *used)
 {
     file->storage = calloc((size_t)file->doc->nstorages + 1, sizeof *file->storage);
     if (file->storage == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory", file->path);
     for (int64_t i = 0; i < file->doc->nstorages; i++) {
         const sheaf_pickle_storage *want = &file->doc->storage[i];
-        const place *is = SHEAF_FIND(const place, key, found, n, want->key);
-        if (is == NULL || want->within > is->bytes || want->bytes > is->bytes - want->within)
-            return cut_short(file, want->key, want->within + want->bytes,
-                             is == NULL ? 0 : is->bytes);
+        const place *is = SHEAF_FIND(const place, key, used, file->doc->nstorages, want->key);
+        if (is->offset == 0 || want->within > is->bytes || want->bytes > is->bytes - want->within)
+            return cut_short(file, want->key, want->within + want->bytes, is->bytes);
         if (want->whole != is->bytes) { /* torch.load() insists on it too */
             sheaf_status *st =
                 sheaf_fail(SHEAF_E_FORMAT, "%s: storage '%.120s'", file->path, want->key);
@@ -168,21 +164,14 @@ static sheaf_status *match(sheaf_torch *file, const place *found, int64_t n)
 
 static sheaf_status *place_storages(sheaf_torch *file, const sheaf_pickle *keys, int64_t at)
 {
-    const int64_t n = sheaf__pickle_count(keys);
     if (!sheaf__pickle_is(keys, SHEAF_PICKLE_LIST))
         return sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "%s: list of storages", file->path),
                               "a list");
-    place *used = used_storages(file->doc), *found = calloc((size_t)n + 1, sizeof *found);
-    sheaf_status *st = used == NULL || found == NULL
-                           ? sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory", file->path)
-                           : walk(found, file, keys, used, at);
-    if (st == NULL) {
-        if (n > 1)
-            qsort(found, (size_t)n, sizeof *found, sheaf__by_name);
-        st = match(file, found, n);
-    }
+    place *used = used_storages(file->doc);
+    sheaf_status *st = used == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory", file->path)
+                                    : walk(used, file, keys, at);
+    TRY(st, match(file, used));
     free(used);
-    free(found);
     return st;
 }
 

@@ -184,10 +184,16 @@ static sheaf_status *copy(sheaf__token_stream **out, const sheaf__token_stream *
     return st;
 }
 
-/* Keeps the text of a copy, which it frees. */
-static sheaf_status *keep(const char **text, size_t *size, sheaf__token_stream *s,
-                          sheaf__token_stream *ahead, const char *bytes, sheaf_status *st)
+/* What a copy would give after the id, or at the end for NULL; kept until the next call. */
+static sheaf_status *peek(const char **text, size_t *size, sheaf__token_stream *s,
+                          const int32_t *id)
 {
+    sheaf__token_stream *ahead = NULL;
+    const char *bytes = "";
+    *size = 0;
+    sheaf_status *st = copy(&ahead, s);
+    TRY(st, id == NULL ? sheaf__token_stream_finish(&bytes, size, ahead)
+                       : sheaf__token_stream_push(&bytes, size, ahead, *id));
     s->rest.size = 0;
     sheaf__text_bytes(&s->rest, bytes, *size);
     *text = s->rest.at;
@@ -199,23 +205,13 @@ static sheaf_status *keep(const char **text, size_t *size, sheaf__token_stream *
 
 sheaf_status *sheaf__token_stream_rest(const char **text, size_t *size, sheaf__token_stream *s)
 {
-    sheaf__token_stream *ahead = NULL;
-    const char *bytes = "";
-    *size = 0;
-    sheaf_status *st = copy(&ahead, s);
-    TRY(st, sheaf__token_stream_finish(&bytes, size, ahead));
-    return keep(text, size, s, ahead, bytes, st);
+    return peek(text, size, s, NULL);
 }
 
 sheaf_status *sheaf__token_stream_push_if(const char **text, size_t *size, sheaf__token_stream *s,
                                           int32_t id)
 {
-    sheaf__token_stream *ahead = NULL;
-    const char *bytes = "";
-    *size = 0;
-    sheaf_status *st = copy(&ahead, s);
-    TRY(st, sheaf__token_stream_push(&bytes, size, ahead, id));
-    return keep(text, size, s, ahead, bytes, st);
+    return peek(text, size, s, &id);
 }
 
 void sheaf__token_stream_set_bytes(sheaf__token_stream *s)
