@@ -51,6 +51,13 @@ int close(int fd)
     return close_fails ? -1 : closed;
 }
 
+static void check_path(sheaf_status *st, char **got, const char *want)
+{
+    CHECK_OK(st);
+    assert_string_equal(*got, want);
+    free(*got);
+}
+
 TEST(test_paths__parents_and_joins)
 {
     static const struct {
@@ -61,16 +68,10 @@ TEST(test_paths__parents_and_joins)
     };
     char *got = NULL;
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        CHECK_OK(sheaf__path_parent(&got, rows[i].path));
-        assert_string_equal(got, rows[i].parent);
-        free(got);
+        check_path(sheaf__path_parent(&got, rows[i].path), &got, rows[i].parent);
     }
-    CHECK_OK(sheaf__path_join(&got, "a", "b"));
-    assert_string_equal(got, "a/b");
-    free(got);
-    CHECK_OK(sheaf__path_join(&got, "a/", "b"));
-    assert_string_equal(got, "a/b");
-    free(got);
+    check_path(sheaf__path_join(&got, "a", "b"), &got, "a/b");
+    check_path(sheaf__path_join(&got, "a/", "b"), &got, "a/b");
 }
 
 TEST(test_paths__whole_and_seen_from_a_folder)
@@ -87,13 +88,9 @@ TEST(test_paths__whole_and_seen_from_a_folder)
     char *got = NULL, *here = getcwd(NULL, 0), *want = NULL, *folder = strdup(at("x/y"));
     assert_non_null(here);
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        CHECK_OK(sheaf__path_relative(&got, rows[i].folder, rows[i].path));
-        assert_string_equal(got, rows[i].from);
-        free(got);
+        check_path(sheaf__path_relative(&got, rows[i].folder, rows[i].path), &got, rows[i].from);
     }
-    CHECK_OK(sheaf__path_absolute(&got, "/a//./b/../c.png"));
-    assert_string_equal(got, "/a/b/../c.png");
-    free(got);
+    check_path(sheaf__path_absolute(&got, "/a//./b/../c.png"), &got, "/a/b/../c.png");
     CHECK_OK(sheaf__path_absolute(&got, "./a/./b"));
     CHECK_OK(sheaf__path_join(&want, here, "a/b"));
     assert_string_equal(got, want);
@@ -102,24 +99,16 @@ TEST(test_paths__whole_and_seen_from_a_folder)
     static const char *const named[][2] = { { "/a/b", "b" },    { "a/b//", "b" }, { "b", "b" },
                                             { "a/./b/.", "b" }, { "..", ".." },   { "/", "/" } };
     for (size_t i = 0; i < ARRAY_LEN(named); i++) {
-        CHECK_OK(sheaf__path_name(&got, named[i][0]));
-        assert_string_equal(got, named[i][1]);
-        free(got);
+        check_path(sheaf__path_name(&got, named[i][0]), &got, named[i][1]);
     }
-    CHECK_OK(sheaf__path_name(&got, "."));
-    assert_string_equal(got, strrchr(here, '/') + 1);
-    free(got);
+    check_path(sheaf__path_name(&got, "."), &got, strrchr(here, '/') + 1);
     /* beside it, and through a link to its parent, which lies elsewhere */
     CHECK_OK(sheaf__make_dirs(folder));
     CHECK_OK(sheaf__make_dirs(at("z")));
-    CHECK_OK(sheaf__path_relative(&got, folder, at("z/c.png")));
-    assert_string_equal(got, "../../z/c.png");
-    free(got);
+    check_path(sheaf__path_relative(&got, folder, at("z/c.png")), &got, "../../z/c.png");
     assert_int_equal(symlink("x/y", at("link")), 0);
     CHECK_OK(sheaf__path_absolute(&want, at("link")));
-    CHECK_OK(sheaf__path_relative(&got, want, at("z/c.png")));
-    assert_string_equal(got, "../../z/c.png");
-    free(got);
+    check_path(sheaf__path_relative(&got, want, at("z/c.png")), &got, "../../z/c.png");
     free(want);
     free(folder);
     free(here);

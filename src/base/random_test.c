@@ -109,19 +109,6 @@ TEST(test_random_normal__has_the_moments_of_a_normal)
     CHECK_NEAR("fourth", m4 / n, 3, 5 * sqrt(96.0 / n));
 }
 
-TEST(test_random_u32__bits_are_balanced_over_channels)
-{
-    const int n = 20000;
-    int ones[32] = { 0 };
-    for (int i = 0; i < n; i++) {
-        const uint32_t u = sheaf__random_u32(3, 1, 1, 0, (uint64_t)i / 100, (uint64_t)i % 100);
-        for (int bit = 0; bit < 32; bit++)
-            ones[bit] += u >> bit & 1;
-    }
-    for (int bit = 0; bit < 32; bit++)
-        CHECK_NEAR("share of ones", ones[bit] / (double)n, 0.5, 5 * 0.5 / sqrt(n));
-}
-
 TEST(test_permute__is_a_permutation_at_every_size)
 {
     static unsigned char seen[5000];
@@ -149,18 +136,4 @@ TEST(test_permute__differs_by_seed_and_epoch_and_moves_things)
     }
     /* each is about Poisson(1) */
     assert_true(fixed < 10 && same_epoch < 10 && same_seed < 10);
-}
-
-TEST(test_permute__every_order_of_four_occurs)
-{
-    int count[256] = { 0 }, orders = 0;
-    for (uint64_t seed = 0; seed < 2400; seed++) {
-        int code = 0;
-        for (uint64_t i = 0; i < 4; i++)
-            code = code * 4 + (int)sheaf__permute(i, 4, seed, 0);
-        count[code]++;
-    }
-    for (int i = 0; i < 256; i++)
-        orders += count[i] > 50; /* 100 expected of each, five standard errors */
-    assert_int_equal(orders, 24);
 }

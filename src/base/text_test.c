@@ -134,6 +134,12 @@ TEST(test_utf8__the_shortest_form_of_characters)
     assert_false(sheaf__is_utf8("a\xFFz") || sheaf__is_utf8("a\xC3"));
 }
 
+static void check_guess(const char *name, const char *got, const char *want)
+{
+    if ((got == NULL) != (want == NULL) || (got != NULL && strcmp(got, want) != 0))
+        fail_msg("'%s' gave %s", name, got == NULL ? "nothing" : got);
+}
+
 TEST(test_nearest__typing_errors_and_strangers)
 {
     static const char *const list[] = { "llama", "mistral", "qwen2", "q_proj", "down_proj" };
@@ -158,12 +164,9 @@ TEST(test_nearest__typing_errors_and_strangers)
         { "mistral_large_three", NULL },
     };
     char endless[4096];
-    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        const char *got = sheaf__nearest(rows[i].name, list, ARRAY_LEN(list));
-        if ((got == NULL) != (rows[i].want == NULL) ||
-            (got != NULL && strcmp(got, rows[i].want) != 0))
-            fail_msg("'%s' gave %s", rows[i].name, got == NULL ? "nothing" : got);
-    }
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        check_guess(rows[i].name, sheaf__nearest(rows[i].name, list, ARRAY_LEN(list)),
+                    rows[i].want);
     memset(endless, 'a', sizeof endless - 1);
     endless[sizeof endless - 1] = '\0';
     assert_null(sheaf__nearest(endless, list, ARRAY_LEN(list)));
@@ -216,12 +219,9 @@ TEST(test_misspelt__a_name_of_another_model_is_none)
         { "gemma", NULL },
         { "qwne3", NULL },
     };
-    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        const char *got = sheaf__misspelt(rows[i].name, list, ARRAY_LEN(list));
-        if ((got == NULL) != (rows[i].meant == NULL) ||
-            (got != NULL && strcmp(got, rows[i].meant) != 0))
-            fail_msg("%s: %s", rows[i].name, got != NULL ? got : "none");
-    }
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        check_guess(rows[i].name, sheaf__misspelt(rows[i].name, list, ARRAY_LEN(list)),
+                    rows[i].meant);
     char endless[400];
     memset(endless, 'x', sizeof endless);
     endless[sizeof endless - 1] = '\0';

@@ -97,6 +97,10 @@ TEST(test_open__judges_like_the_official_parser)
 
 #define T4 "\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]"
 
+#define OF(shape, offsets)                                                                         \
+    "{\"a\":{\"dtype\":\"F32\",\"shape\":" shape ",\"data_offsets\":" offsets "}}"
+#define WITH(more) "{\"a\":{" T4 ",\"x\":" more "}}"
+
 /* Parses a header in a file that has `data` bytes of data. */
 static sheaf_status *parse_n(const char *text, size_t size, int64_t data)
 {
@@ -129,16 +133,13 @@ TEST(test_parse__corners_accepted)
         { "{\"\":{" T4 "}}", 4 },
         { "{\"a b\":{" T4 ",\"x\":[0,9,-0,0.5,1E+2],\"y\":\"\\uE000\\uD83D\\uDe00\"}}", 4 },
         { "{\"\\ud83d\\ude00\\n\\\"\":{" T4 "}}", 4 },
-        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[0,18446744073709551615],\"data_offsets\":[0,0]}}",
-          -1 },
-        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[9223372036854775807,2,0],\"data_offsets\":[0,0]}}",
-          -1 },
-        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[0,4611686018427387904,4611686018427387904],\"data_offsets\":[0,0]}}",
-          -1 },
+        { OF("[0,18446744073709551615]", "[0,0]"), -1 },
+        { OF("[9223372036854775807,2,0]", "[0,0]"), -1 },
+        { OF("[0,4611686018427387904,4611686018427387904]", "[0,0]"), -1 },
         { "{\"a\":{\"dtype\":\"U8\",\"shape\":[4611686018427387904,0],\"data_offsets\":[0,0]}}",
           -1 },
-        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[0,1099511627776],\"data_offsets\":[0,0]}}", 0 },
-        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[1,1,1,1,1,1,1,1],\"data_offsets\":[0,4]}}", 4 },
+        { OF("[0,1099511627776]", "[0,0]"), 0 },
+        { OF("[1,1,1,1,1,1,1,1]", "[0,4]"), 4 },
         { "{\"b\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[4,4]},\"a\":{" T4 "},"
           "\"c\":{\"dtype\":\"F64\",\"shape\":[0],\"data_offsets\":[4,4]}}",
           4 },
@@ -181,40 +182,28 @@ TEST(test_parse__corners_refused)
         { "{\"a\":{\"dtype\":5,\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "a string" },
         { "{\"a\":{\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "dtype" },
         { "{\"a\":{\"dtype\":\"F32\",\"data_offsets\":[0,4]}}", 4, "shape" },
-        { "{\"a\":{\"dtype\":\"F32\",\"shape\":1,\"data_offsets\":[0,4]}}", 4, "shape" },
-        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[-0],\"data_offsets\":[0,0]}}", 0,
-          "a whole number" },
-        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[01],\"data_offsets\":[0,4]}}", 4,
-          "a whole number" },
-        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[1e0],\"data_offsets\":[0,4]}}", 4,
-          "a whole number" },
-        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[\"1\"],\"data_offsets\":[0,4]}}", 4,
-          "a whole number" },
-        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[true],\"data_offsets\":[0,4]}}", 4,
-          "a whole number" },
-        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[1,],\"data_offsets\":[0,4]}}", 4,
-          "a whole number" },
-        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,18446744073709551616]}}", 4,
-          "below 2^64" },
-        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0]}}", 4, "a second number" },
-        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":{\"0\":4}}}", 4,
-          "data_offsets, a list of two numbers" },
-        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":5}}", 4,
-          "data_offsets, a list of two numbers" },
-        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4,4]}}", 4,
-          "']' after two numbers" },
-        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[]}}", 4, "a whole number" },
-        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[4611686018427387904,4],\"data_offsets\":[0,0]}}", 0,
-          "2^64 bits" },
-        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[576460752303423489],\"data_offsets\":[0,4]}}", 4,
-          "2^64 bits" }, /* 32 * that = 2^64 + 32 */
-        { "{\"a\":{" T4 ",\"x\":tru}}", 4, "a JSON value" },
-        { "{\"a\":{" T4 ",\"x\":-}}", 4, "a number" },
-        { "{\"a\":{" T4 ",\"x\":1.}}", 4, "a number" },
-        { "{\"a\":{" T4 ",\"x\":.5}}", 4, "a JSON value" },
-        { "{\"a\":{" T4 ",\"x\":1e}}", 4, "a number" },
-        { "{\"a\":{" T4 ",\"x\":\"\\x\"}}", 4, "an escape" },
-        { "{\"a\":{" T4 ",\"x\":\"\\u12g4\"}}", 4, "hexadecimal" },
+        { OF("1", "[0,4]"), 4, "shape" },
+        { OF("[-0]", "[0,0]"), 0, "a whole number" },
+        { OF("[01]", "[0,4]"), 4, "a whole number" },
+        { OF("[1e0]", "[0,4]"), 4, "a whole number" },
+        { OF("[\"1\"]", "[0,4]"), 4, "a whole number" },
+        { OF("[true]", "[0,4]"), 4, "a whole number" },
+        { OF("[1,]", "[0,4]"), 4, "a whole number" },
+        { OF("[1]", "[0,18446744073709551616]"), 4, "below 2^64" },
+        { OF("[1]", "[0]"), 4, "a second number" },
+        { OF("[1]", "{\"0\":4}"), 4, "data_offsets, a list of two numbers" },
+        { OF("[1]", "5"), 4, "data_offsets, a list of two numbers" },
+        { OF("[1]", "[0,4,4]"), 4, "']' after two numbers" },
+        { OF("[1]", "[]"), 4, "a whole number" },
+        { OF("[4611686018427387904,4]", "[0,0]"), 0, "2^64 bits" },
+        { OF("[576460752303423489]", "[0,4]"), 4, "2^64 bits" }, /* 32 * that = 2^64 + 32 */
+        { WITH("tru"), 4, "a JSON value" },
+        { WITH("-"), 4, "a number" },
+        { WITH("1."), 4, "a number" },
+        { WITH(".5"), 4, "a JSON value" },
+        { WITH("1e"), 4, "a number" },
+        { WITH("\"\\x\""), 4, "an escape" },
+        { WITH("\"\\u12g4\""), 4, "hexadecimal" },
         { "{\"a", 4, "the end of a string" },
         { "{\"a\\", 4, "the end of a string" },
         { "{\"a\": ", 4, "an object with dtype, shape and data_offsets | the end of the text" },
@@ -234,10 +223,8 @@ TEST(test_parse__corners_refused)
         CHECK_FAILS(st, SHEAF_E_FORMAT, rows[i].part);
     }
     CHECK_FAILS(parse("{\"a\\u0000\":{" T4 "}}", 4), SHEAF_E_UNSUPPORTED, "strings without NUL");
-    CHECK_FAILS(
-        parse("{\"a\":{\"dtype\":\"F32\",\"shape\":[1,1,1,1,1,1,1,1,1],\"data_offsets\":[0,4]}}",
-              4),
-        SHEAF_E_UNSUPPORTED, "at most 8 axes");
+    CHECK_FAILS(parse(OF("[1,1,1,1,1,1,1,1,1]", "[0,4]"), 4), SHEAF_E_UNSUPPORTED,
+                "at most 8 axes");
 }
 
 TEST(test_parse__the_last_of_equal_names_counts)

@@ -171,6 +171,17 @@ static void check_ids(const int32_t *got, int64_t n, const char *want)
     assert_memory_equal(got, ids, (size_t)n * sizeof *ids);
 }
 
+/* As the named template, with the marks of the config. */
+static sheaf__chat_encoder encoder_of(const sheaf_config *config, const char *name, int bos)
+{
+    sheaf__chat_encoder s = { .bos_id = bos, .eos_id = 257 };
+    sheaf__chat_template *chat;
+    CHECK_OK(sheaf__chat_template_find(&chat, name));
+    CHECK_OK(sheaf__chat_encoder_marks(&s, config));
+    s.chat = chat;
+    return s;
+}
+
 /* Says one conversation with a picture, as training data or as a prompt. */
 static void say(sheaf__chat_ids *out, sheaf__chat_encoder *s, const sheaf__message *m, int64_t n,
                 bool prompt)
@@ -187,13 +198,9 @@ TEST(test_say__bytes_and_marks_of_the_config)
     const sheaf__message m[] = { USER("<image>a</s>"), ANSWER("b<im_patch>"), USER("c"),
                                  ANSWER("d") };
     sheaf_config config = byte_config();
-    sheaf__chat_encoder s = { .bos_id = 256, .eos_id = 257 };
-    sheaf__chat_template *chat;
+    sheaf__chat_encoder s = encoder_of(&config, "zephyr", 256);
     sheaf__chat_ids said;
     int32_t target[256], behind;
-    CHECK_OK(sheaf__chat_template_find(&chat, "zephyr"));
-    CHECK_OK(sheaf__chat_encoder_marks(&s, &config));
-    s.chat = chat;
     say(&said, &s, m, 4, false);
     check_ids(said.id, said.count,
               "{256}<|user|>\n{260}{259}{259}{261}a</s>{257}\n<|assistant|>\nb<im_patch>{257}\n"
@@ -210,7 +217,7 @@ TEST(test_say__bytes_and_marks_of_the_config)
     check_ids(said.id, said.count,
               "{256}<|user|>\n{260}{259}{259}{261}a</s>{257}\n<|assistant|>\n");
     sheaf__chat_ids_release(&said);
-    sheaf__chat_template_free(chat);
+    sheaf__chat_template_free((sheaf__chat_template *)s.chat);
     config.json = "{\"im_start_token\": 260, \"im_patch_token\": 255, \"im_end_token\": 261}";
     CHECK_FAILS(sheaf__chat_encoder_marks(&s, &config), SHEAF_E_LAYOUT,
                 "im_patch_token: the id of <im_patch>, from 256 to 261");
@@ -221,18 +228,14 @@ TEST(test_say__marks_move_with_a_trimmed_text)
 {
     const sheaf__message m[] = { USER("  a <image></s> ") };
     const sheaf_config config = byte_config();
-    sheaf__chat_encoder s = { .bos_id = 256, .eos_id = 257 };
-    sheaf__chat_template *chat;
+    sheaf__chat_encoder s = encoder_of(&config, "llama3", 256);
     sheaf__chat_ids said;
-    CHECK_OK(sheaf__chat_template_find(&chat, "llama3"));
-    CHECK_OK(sheaf__chat_encoder_marks(&s, &config));
-    s.chat = chat;
     say(&said, &s, m, 1, false);
     check_ids(
         said.id, said.count,
         "{256}<|start_header_id|>user<|end_header_id|>\n\na {260}{259}{259}{261}</s><|eot_id|>");
     sheaf__chat_ids_release(&said);
-    sheaf__chat_template_free(chat);
+    sheaf__chat_template_free((sheaf__chat_template *)s.chat);
 }
 
 /* MiniCPM's form writes no end behind an answer that another message follows. */
@@ -240,13 +243,9 @@ TEST(test_targets__an_answer_without_an_end_teaches_eos)
 {
     const sheaf__message m[] = { USER("<image>"), ANSWER("b"), USER("c"), ANSWER("d") };
     const sheaf_config config = byte_config();
-    sheaf__chat_encoder s = { .bos_id = -1, .eos_id = 257 };
-    sheaf__chat_template *chat;
+    sheaf__chat_encoder s = encoder_of(&config, "minicpm", -1);
     sheaf__chat_ids said;
     int32_t target[128], behind;
-    CHECK_OK(sheaf__chat_template_find(&chat, "minicpm"));
-    CHECK_OK(sheaf__chat_encoder_marks(&s, &config));
-    s.chat = chat;
     say(&said, &s, m, 4, false);
     check_ids(said.id, said.count, "<用户>{260}{259}{259}{261}<AI>b<用户>c<AI>d{257}");
     sheaf__chat_ids_targets(target, &behind, '.', &s, &said, NULL, NULL);
@@ -255,7 +254,7 @@ TEST(test_targets__an_answer_without_an_end_teaches_eos)
     sheaf__chat_ids_targets(target, &behind, '.', &s, &said, NULL, NULL);
     assert_int_equal(target[17], 0);
     sheaf__chat_ids_release(&said);
-    sheaf__chat_template_free(chat);
+    sheaf__chat_template_free((sheaf__chat_template *)s.chat);
 }
 
 /* ---- a tokenizer ---- */

@@ -47,68 +47,88 @@ static void check_hash(const char *name, const void *data, size_t size, const ch
         fail_msg("%s: hash %s, wanted %s", name, got, want);
 }
 
-/* A picture with transparency has a second hash, of what is laid on white. */
-static void check_pictures(bool on_white)
+/* Calls `look` with each recorded picture: its row is [name, width, height, hash], and of one with
+ * transparency the hash of what is laid on white. */
+static void each_picture(void (*look)(const char *, const bytes *, const json_t *))
 {
     json_t *root = expected(), *row;
-    size_t i, clear = 0;
+    size_t i;
     json_array_foreach(json_object_get(root, "pictures"), i, row)
     {
         const char *name = json_string_value(json_array_get(row, 0));
-        const json_t *laid = on_white ? json_array_get(row, 4) : NULL;
         const bytes b = file_bytes(recorded(name));
-        sheaf_image image;
-        CHECK_OK(sheaf_image_decode(&image, b.at, b.size,
-                                    &(sheaf_image_decoding){ .on_white = on_white }));
+        look(name, &b, row);
         free(b.at);
+    }
+    assert_true(i >= 70);
+    json_decref(root);
+}
+
+static void check_size(const char *name, const sheaf_image *image, const json_t *row)
+{
+    if (image->width != json_integer_value(json_array_get(row, 1)) ||
+        image->height != json_integer_value(json_array_get(row, 2)))
+        fail_msg("%s: %d x %d", name, (int)image->width, (int)image->height);
+}
+
+static int clear; /* pictures with transparency */
+
+static void check_pixels(const char *name, const bytes *b, const json_t *row)
+{
+    for (int white = 0; white < 2; white++) {
+        const json_t *laid = white ? json_array_get(row, 4) : NULL;
+        sheaf_image image;
+        CHECK_OK(sheaf_image_decode(&image, b->at, b->size,
+                                    &(sheaf_image_decoding){ .on_white = white }));
         clear += laid != NULL;
-        if (image.width != json_integer_value(json_array_get(row, 1)) ||
-            image.height != json_integer_value(json_array_get(row, 2)))
-            fail_msg("%s: %d x %d", name, (int)image.width, (int)image.height);
+        check_size(name, &image, row);
         check_hash(name, image.pixels, (size_t)(image.width * image.height * 3),
                    json_string_value(laid != NULL ? laid : json_array_get(row, 3)));
         sheaf_image_release(&image);
     }
-    assert_true(i >= 70 && clear >= (on_white ? 15 : 0));
-    json_decref(root);
 }
 
+/* With transparency dropped, and laid on white. */
 TEST(test_decode__gives_pillows_pixels_for_every_kind)
 {
-    check_pictures(false);
+    each_picture(check_pixels);
+    assert_true(clear >= 15);
 }
 
-TEST(test_decode__lays_transparency_on_white_as_pillow_does)
+static void check_views(const char *name, const bytes *b, const json_t *row)
 {
-    check_pictures(true);
+    enum { WIDTH = 17, HEIGHT = 13 };
+    for (int white = 0; white < 2 && strcmp(name, "rgba8.png") == 0; white++, clear++) {
+        const sheaf__viewing viewing = {
+            .form = { .on_white = white },
+            .tower = { { .channels = 3, .width = WIDTH, .height = HEIGHT } },
+            .towers = 1,
+        };
+        uint8_t got[WIDTH * HEIGHT * 3];
+        sheaf__viewed viewed;
+        CHECK_OK(sheaf__view_file(&viewed, recorded(name), &viewing));
+        CHECK_OK(sheaf__view_bytes(got, &viewed, &viewing));
+        check_hash(name, got, sizeof got,
+                   json_string_value(json_array_get(row, 3 + (size_t)white)));
+        sheaf__viewed_release(&viewed);
+    }
 }
 
 /* By the family's form, which a model's towers read by. */
 TEST(test_view__lays_on_white_where_the_family_does)
 {
-    enum { WIDTH = 17, HEIGHT = 13 };
-    json_t *root = expected(), *row;
-    size_t i;
-    int seen = 0;
-    json_array_foreach(json_object_get(root, "pictures"), i, row)
-    {
-        const char *name = json_string_value(json_array_get(row, 0));
-        for (int white = 0; white < 2 && strcmp(name, "rgba8.png") == 0; white++, seen++) {
-            const sheaf__viewing viewing = {
-                .form = { .on_white = white },
-                .tower = { { .channels = 3, .width = WIDTH, .height = HEIGHT } },
-                .towers = 1,
-            };
-            uint8_t got[WIDTH * HEIGHT * 3];
-            sheaf__viewed viewed;
-            CHECK_OK(sheaf__view_file(&viewed, recorded(name), &viewing));
-            CHECK_OK(sheaf__view_bytes(got, &viewed, &viewing));
-            check_hash(name, got, sizeof got, json_string_value(json_array_get(row, 3 + white)));
-            sheaf__viewed_release(&viewed);
-        }
-    }
-    assert_int_equal(seen, 2);
-    json_decref(root);
+    clear = 0;
+    each_picture(check_views);
+    assert_int_equal(clear, 2);
+}
+
+static void check_size_alone(const char *name, const bytes *b, const json_t *row)
+{
+    sheaf_image image;
+    CHECK_OK(
+        sheaf_image_decode(&image, b->at, b->size, &(sheaf_image_decoding){ .size_only = true }));
+    assert_null(image.pixels);
+    check_size(name, &image, row);
 }
 
 /* As the picture stands upright, without a pixel decoded: the data behind the headers may lack. */
@@ -120,20 +140,8 @@ TEST(test_decode__reads_the_size_alone)
                                     0x2e, 0xe0, 1,   0,   0,    0,    0,    0x79, 0x3e, 0xb1, 0x5c,
                                     0,    0,    0,   9,   'I',  'D',  'A',  'T'
     };
-    json_t *root = expected(), *row;
-    size_t i;
     sheaf_image image;
-    json_array_foreach(json_object_get(root, "pictures"), i, row)
-    {
-        const char *name = json_string_value(json_array_get(row, 0));
-        const bytes b = file_bytes(recorded(name));
-        CHECK_OK(
-            sheaf_image_decode(&image, b.at, b.size, &(sheaf_image_decoding){ .size_only = true }));
-        free(b.at);
-        if (image.pixels != NULL || image.width != json_integer_value(json_array_get(row, 1)) ||
-            image.height != json_integer_value(json_array_get(row, 2)))
-            fail_msg("%s: %d x %d", name, (int)image.width, (int)image.height);
-    }
+    each_picture(check_size_alone);
     CHECK_OK(sheaf_image_decode(&image, bomb, sizeof bomb,
                                 &(sheaf_image_decoding){ .size_only = true }));
     assert_true(image.pixels == NULL && image.width == 12000 && image.height == 12000);
@@ -141,7 +149,6 @@ TEST(test_decode__reads_the_size_alone)
                     &image, bomb, sizeof bomb,
                     &(sheaf_image_decoding){ .size_only = true, .max_pixels = 12000 * 11999 }),
                 SHEAF_E_UNSUPPORTED, "12000 x 12000");
-    json_decref(root);
 }
 
 static bool third(void *self)
@@ -367,21 +374,6 @@ TEST(test_load__names_the_file)
 
 /* ---- damage ---- */
 
-/* Calls `look` with each recorded picture. */
-static void each_picture(void (*look)(const char *, const bytes *))
-{
-    json_t *root = expected(), *row;
-    size_t i;
-    json_array_foreach(json_object_get(root, "pictures"), i, row)
-    {
-        const char *name = json_string_value(json_array_get(row, 0));
-        const bytes b = file_bytes(recorded(name));
-        look(name, &b);
-        free(b.at);
-    }
-    json_decref(root);
-}
-
 static sheaf_status *decode_copy(const char *data, size_t size, bool white)
 {
     char *copy = malloc(size + (size == 0)); /* so that a sanitizer sees a read past the end */
@@ -395,7 +387,7 @@ static sheaf_status *decode_copy(const char *data, size_t size, bool white)
     return st;
 }
 
-static void cut_everywhere(const char *name, const bytes *b)
+static void cut_everywhere(const char *name, const bytes *b, const json_t *row)
 {
     if (strstr(name, "more_after") != NULL)
         return;
@@ -414,7 +406,7 @@ TEST(test_decode__refuses_every_part_of_a_file)
     each_picture(cut_everywhere);
 }
 
-static void change_bytes(const char *name, const bytes *b)
+static void change_bytes(const char *name, const bytes *b, const json_t *row)
 {
     for (size_t i = 0; i<b->size; i += b->size> 600 ? 3 : 1)
         for (int change = 0x01; change <= 0x80; change *= 0x80) {

@@ -393,28 +393,6 @@ static void read_image(const uint8_t *bytes, size_t size)
     read_image_as(bytes, size, true);
 }
 
-/* A model that opens encodes and decodes; ids name pieces of it. */
-static void read_sentencepiece(const uint8_t *bytes, size_t size)
-{
-    static const char text[] = "Question: a b<s></s> \xc3\xa9\n  CAPTCHA:";
-    sheaf__tokenizer *model = NULL;
-    int32_t *ids = NULL;
-    int64_t n = 0;
-    char *back = NULL;
-    sheaf_status *st = sheaf__tokenizer_open_pieces(&model, as_file(bytes, size, "model"));
-    if (st == NULL)
-        st = sheaf__tokenizer_encode(&ids, NULL, &n, model, text, sizeof text - 1, NULL);
-    for (int64_t i = 0; st == NULL && i < n; i++)
-        if (ids[i] < 0 || ids[i] >= sheaf__tokenizer_size(model))
-            abort();
-    if (st == NULL)
-        st = sheaf__tokenizer_decode(&back, NULL, model, ids, n, true);
-    free(back);
-    free(ids);
-    sheaf_status_free(st);
-    sheaf__tokenizer_close(model);
-}
-
 /* Ids name tokens, what they stand for lies in the text, and a stream gives what decode gives. */
 static void check_tokenizer(const sheaf__tokenizer *t, const char *text, size_t size)
 {
@@ -428,7 +406,8 @@ static void check_tokenizer(const sheaf__tokenizer *t, const char *text, size_t 
     const char *piece;
     sheaf_status *st = sheaf__tokenizer_encode(&ids, &where, &n, t, text, size, &around);
     for (int64_t i = 0; st == NULL && i < n; i++)
-        if (ids[i] < 0 || where[i].begin > where[i].end || where[i].end > size)
+        if (ids[i] < 0 || ids[i] >= sheaf__tokenizer_size(t) || where[i].begin > where[i].end ||
+            where[i].end > size)
             abort();
     if (st == NULL)
         st = sheaf__tokenizer_decode(&back, &length, t, ids, n, size % 2 == 0);
@@ -449,6 +428,17 @@ static void check_tokenizer(const sheaf__tokenizer *t, const char *text, size_t 
     free(back);
     free(ids);
     free(where);
+}
+
+static void read_sentencepiece(const uint8_t *bytes, size_t size)
+{
+    static const char text[] = "Question: a b<s></s> \xc3\xa9\n  CAPTCHA:";
+    sheaf__tokenizer *t = NULL;
+    sheaf_status *st = sheaf__tokenizer_open_pieces(&t, as_file(bytes, size, "model"));
+    if (st == NULL)
+        check_tokenizer(t, text, sizeof text - 1);
+    sheaf_status_free(st);
+    sheaf__tokenizer_close(t);
 }
 
 static void read_tokenizer(const uint8_t *bytes, size_t size)
