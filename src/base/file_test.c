@@ -788,29 +788,6 @@ TEST(test_check_new__names_the_folder_that_is_missing_or_in_the_way)
     CHECK_FAILS(sheaf__output_check(at("in_the_way/b/c")), SHEAF_E_IO, "in_the_way: Not a");
 }
 
-TEST(test_faults__spellings)
-{
-    sheaf_faults f;
-    CHECK_OK(faults_parse(&f, "write:3:enospc"));
-    assert_true(f.op == SHEAF_FAULT_WRITE && f.n == 3 && f.action == SHEAF_FAULT_ENOSPC &&
-                !f.from_then_on);
-    CHECK_OK(faults_parse(&f, "any:12+:kill"));
-    assert_true(f.op == SHEAF_FAULT_ANY && f.n == 12 && f.action == SHEAF_FAULT_KILL &&
-                f.from_then_on);
-    static const char *const bad[] = { "", "write", "write:3", "write:3:", "write::fail",
-                                       /* no number, or of nothing */
-                                       "write:0:fail", "write:-1:fail", "writes:1:fail", ":1:fail",
-                                       "write:1:explode", "write:1x:fail", "write:1:fail:" };
-    for (size_t i = 0; i < ARRAY_LEN(bad); i++)
-        CHECK_FAILS(faults_parse(&f, bad[i]), SHEAF_E_ARG, "SHEAF_FAULT | op:n:action");
-    sheaf_faults memory = { .op = SHEAF_FAULT_MALLOC, .action = SHEAF_FAULT_FAIL, .n = 2 };
-    faults_use(&memory);
-    void *first = calloc(1, 8), *second = calloc(1, 8);
-    faults_use(NULL);
-    assert_true(first != NULL && second == NULL);
-    free(first);
-}
-
 /* The process's one, in a process of its own; the environment is nothing to the library. */
 static int exit_of_a_write(const char *spec, bool environment)
 {

@@ -549,8 +549,7 @@ static sheaf_status *check_whole(size_t *end, const search *s, int64_t i, size_t
 /* Behind the mark of the end that follows `end`, if it does. */
 static size_t behind_mark(const search *s, size_t end, size_t limit)
 {
-    const char *mark =
-        s->t->end != NULL && strcmp(s->t->end, SHEAF__EOS) == 0 ? s->options->eos : s->t->end;
+    const char *mark = sheaf__chat_template_stop(s->t, s->options->eos);
     size_t at = end;
     while (at < limit && is_blank(s->text->text[at]))
         at++;

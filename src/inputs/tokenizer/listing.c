@@ -211,7 +211,7 @@ static sheaf_status *read_spm(bool *is, sheaf__listing *l, const char *folder)
                  (sheaf__token_kind)m.piece[i].type, m.piece[i].score);
     *is = st == NULL;
     if (st == NULL)
-        l->space_prefix = m.prefix;
+        l->space_prefix = m.blanks.prefix;
     sheaf__spm_release(&m);
     free(bytes);
     return st;

@@ -112,13 +112,12 @@ static sheaf_status *check_keys(json_t *parts)
                                 "decoder post_processor model";
     const char *key;
     json_t *value;
-    json_object_foreach(
-        parts, key,
-        value) if (!sheaf__is_listed(known, key,
-                                     strlen(
-                                         key))) return sheaf_expected(sheaf_fail(SHEAF_E_FORMAT,
-                                                                                 "'%.80s'", key),
-                                                                      "a key of a tokenizer.json");
+    json_object_foreach(parts, key, value)
+    {
+        if (!sheaf__is_listed(known, key, strlen(key)))
+            return sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "'%.80s'", key),
+                                  "a key of a tokenizer.json");
+    }
     const json_t *version = json_object_get(parts, "version");
     if (version != NULL &&
         (!json_is_string(version) || strcmp(json_string_value(version), "1.0") != 0))
@@ -185,11 +184,6 @@ static sheaf_status *find_kind(const sheaf__step_kind **out, const sheaf__step_k
     return sheaf_found(st, "'%.80s'", type);
 }
 
-static sheaf_status *finish_open(sheaf_status *st, sheaf_json_reader *r)
-{
-    return sheaf__first_of(st, r->st);
-}
-
 static sheaf_status *open_member(sheaf__steps *steps, int which, const json_t *value,
                                  sheaf__opening *how)
 {
@@ -206,7 +200,8 @@ static sheaf_status *open_member(sheaf__steps *steps, int which, const json_t *v
     if (kind->size > 0 && step->state == NULL)
         return sheaf__no_memory(memory_for);
     sheaf__only_keys(&r, kind->keys);
-    return finish_open(kind->open == NULL ? NULL : kind->open(step->state, &r, how), &r);
+    st = kind->open == NULL ? NULL : kind->open(step->state, &r, how);
+    return sheaf__first_of(st, r.st);
 }
 
 /*   all  out: the steps, a list */
@@ -249,7 +244,8 @@ static sheaf_status *open_model(sheaf__tokenizer *t, const sheaf__tokenizer_file
     if (strcmp(type, "BPE") != 0)
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "type"), "BPE"),
                            "'%.80s'", type);
-    sheaf_status *st = finish_open(sheaf__bpe_open(&t->model, &t->vocab, &r, file), &r);
+    sheaf_status *st = sheaf__bpe_open(&t->model, &t->vocab, &r, file);
+    st = sheaf__first_of(st, r.st);
     if (st == NULL)
         t->raw_model = !json_is_true(json_object_get(options, "byte_fallback"));
     return sheaf_in(st, "%s", type);

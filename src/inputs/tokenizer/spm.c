@@ -91,10 +91,6 @@ sheaf_status *sheaf__spm_convert(sheaf_text *json, json_t **tokens, const char *
 
 /* ---- as libsentencepiece reads it ---- */
 
-typedef struct spaces {
-    bool prefix, suffix, remove_extra, escape; /* as in sheaf__spm */
-} spaces;
-
 static bool ends_in(const sheaf__edit *e, size_t end, const char *blank)
 {
     const size_t n = strlen(blank);
@@ -103,7 +99,7 @@ static bool ends_in(const sheaf__edit *e, size_t end, const char *blank)
 
 static sheaf_status *rewrite_blanks(const void *state, sheaf__edit *e)
 {
-    const spaces *s = state;
+    const sheaf__spm_blanks *s = state;
     const char *blank = s->escape ? bar : " ";
     size_t end = e->size;
     while (s->remove_extra && e->at < end && e->bytes[e->at] == ' ')
@@ -135,7 +131,7 @@ static sheaf_status *normalize(const void *state, sheaf__prepared *text)
 static const sheaf__step_kind blanks_kind = { .name = "blanks", .run = normalize };
 
 /* A text begins with the bar that encoding put before it. */
-static void put_piece(sheaf__decoding *d, const spaces *s, const char *at, size_t size)
+static void put_piece(sheaf__decoding *d, const sheaf__spm_blanks *s, const char *at, size_t size)
 {
     const char *end = at + size;
     if (d->taken == 0 && (s->prefix || s->remove_extra) && size >= BAR &&
@@ -244,9 +240,9 @@ static void find_special(sheaf__tokenizer *t, const sheaf__spm *m)
 static sheaf_status *put_spaces(sheaf__steps *steps, const sheaf__step_kind *kind,
                                 const sheaf__spm *m)
 {
-    spaces *s = malloc(sizeof *s);
+    sheaf__spm_blanks *s = malloc(sizeof *s);
     if (s != NULL)
-        *s = (spaces){ m->prefix, m->suffix, m->remove_extra, m->escape };
+        *s = m->blanks;
     return sheaf__steps_put(steps, kind, s);
 }
 

@@ -125,7 +125,7 @@ static sheaf_status *read_trainer(sheaf__spm *m, uint64_t *type, span s)
             break;
         switch (f.number) {
         case 3: *type = f.value; break;
-        case 24: m->suffix = f.value != 0; break;
+        case 24: m->blanks.suffix = f.value != 0; break;
         case 35: m->byte_fallback = f.value != 0; break;
         case 40: m->unk = (int32_t)f.value; break;
         case 41: m->bos = (int32_t)f.value; break;
@@ -150,11 +150,11 @@ static sheaf_status *read_rules(sheaf__spm *m, span s, bool back)
         if (st != NULL || f.wire != 0 || back)
             continue;
         if (f.number == 3)
-            m->prefix = f.value != 0;
+            m->blanks.prefix = f.value != 0;
         else if (f.number == 4)
-            m->remove_extra = f.value != 0;
+            m->blanks.remove_extra = f.value != 0;
         else if (f.number == 5)
-            m->escape = f.value != 0;
+            m->blanks.escape = f.value != 0;
     }
     return st;
 }
@@ -171,9 +171,7 @@ sheaf_status *sheaf__spm_read(sheaf__spm *m, const char *bytes, size_t size)
                        .bos_piece = { "<s>", 3 },
                        .eos_piece = { "</s>", 4 },
                        .pad_piece = { "<pad>", 5 },
-                       .prefix = true,
-                       .remove_extra = true,
-                       .escape = true };
+                       .blanks = { .prefix = true, .remove_extra = true, .escape = true } };
     for (field f; st == NULL && s.at < s.end;) {
         st = next_field(&f, &s);
         if (st == NULL && f.wire == 2)

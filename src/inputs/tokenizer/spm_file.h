@@ -18,14 +18,19 @@ typedef struct sheaf__spm_piece {
     } type;
 } sheaf__spm_piece;
 
+/* How blanks are normalised; suffix: the bar is after a text, not before it. */
+typedef struct sheaf__spm_blanks {
+    bool prefix, suffix, remove_extra, escape;
+} sheaf__spm_blanks;
+
 typedef struct sheaf__spm {
     sheaf__spm_piece *piece; /* owned */
     int64_t count, capacity;
     int64_t unk, bos, eos;
     sheaf__text_piece unk_piece, bos_piece, eos_piece, pad_piece;
-    bool byte_fallback, suffix;        /* suffix: the bar is after a text, not before it */
-    bool prefix, remove_extra, escape; /* how blanks are normalised */
-    bool table, table_back;            /* tables that replace characters; back: in decoding */
+    sheaf__spm_blanks blanks;
+    bool byte_fallback;
+    bool table, table_back; /* tables that replace characters; back: in decoding */
 } sheaf__spm;
 
 /* sheaf__spm_read - borrows `bytes`. Errors: SHEAF_E_FORMAT with the byte, SHEAF_E_UNSUPPORTED for

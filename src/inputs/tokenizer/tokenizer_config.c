@@ -153,38 +153,23 @@ static sheaf__tokenizer_class class_named(const char *name, size_t size)
 /* The classes that transformers registers for the models that sheaf may meet; for other models the
  * folder's word counts. `wrong`: folders are known to declare a wrong class for them. */
 static const struct {
-    const char *model_type;
+    const char *model_types; /* with blanks between them */
     sheaf__tokenizer_class class;
     bool wrong;
 } registered[] = {
-    { "gemma", SHEAF__GEMMA_TOKENIZER, false },
-    { "gemma2", SHEAF__GEMMA_TOKENIZER, false },
-    { "gemma3", SHEAF__GEMMA_TOKENIZER, false },
-    { "gemma3_text", SHEAF__GEMMA_TOKENIZER, false },
-    { "gpt2", SHEAF__GPT2_TOKENIZER, false },
-    { "ministral", SHEAF__GENERIC, false },
-    { "ministral3", SHEAF__GENERIC, false },
-    { "mistral", SHEAF__GENERIC, false },
-    { "mistral3", SHEAF__GENERIC, false },
-    { "mixtral", SHEAF__GENERIC, false },
-    { "olmo2", SHEAF__GENERIC, false },
-    { "olmo3", SHEAF__GENERIC, false },
-    { "phi", SHEAF__GPT2_TOKENIZER, false },
-    { "phi3", SHEAF__GENERIC, true },
-    { "phimoe", SHEAF__GENERIC, true },
+    { "gemma gemma2 gemma3 gemma3_text", SHEAF__GEMMA_TOKENIZER, false },
+    { "gpt2 phi starcoder2", SHEAF__GPT2_TOKENIZER, false },
     { "qwen2", SHEAF__QWEN2_TOKENIZER, true },
-    { "qwen2_moe", SHEAF__QWEN2_TOKENIZER, false },
-    { "qwen3", SHEAF__QWEN2_TOKENIZER, false },
-    { "qwen3_moe", SHEAF__QWEN2_TOKENIZER, false },
-    { "stablelm", SHEAF__GENERIC, false },
-    { "granite", SHEAF__GENERIC, false },
-    { "starcoder2", SHEAF__GPT2_TOKENIZER, false },
+    { "qwen2_moe qwen3 qwen3_moe", SHEAF__QWEN2_TOKENIZER, false },
+    { "phi3 phimoe", SHEAF__GENERIC, true },
+    { "ministral ministral3 mistral mistral3 mixtral olmo2 olmo3 stablelm granite", SHEAF__GENERIC,
+      false },
 };
 
 static int registered_for(const char *model_type)
 {
     for (size_t i = 0; model_type != NULL && i < sizeof registered / sizeof *registered; i++)
-        if (strcmp(registered[i].model_type, model_type) == 0)
+        if (sheaf__is_listed(registered[i].model_types, model_type, strlen(model_type)))
             return (int)i;
     return -1;
 }

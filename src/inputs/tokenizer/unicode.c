@@ -5,12 +5,8 @@
 
 #include "base/base.h"
 
-/* The stand-in for [first, last]. */
-typedef struct stand_in {
-    uint32_t first, last, stand_in;
-} stand_in;
-
-static const stand_in stand_ins[] = {
+/* First and last of a range, and the stand-in for it. */
+static const uint32_t stand_ins[][3] = {
     { 0x897, 0x897, 0x898 },       { 0xcf3, 0xcf3, 0xc82 },       { 0xece, 0xece, 0xeb1 },
     { 0x180e, 0x180e, 0x200b },    { 0x1b4e, 0x1b4f, 0x1b5a },    { 0x1b7f, 0x1b7f, 0x1b5a },
     { 0x1c89, 0x1c89, 0xa640 },    { 0x1c8a, 0x1c8a, 0x1c80 },    { 0x2427, 0x2429, 0xfd5 },
@@ -80,33 +76,31 @@ static const sheaf__code_range newer_forms[] = {
     { 0x1f16c, 0x1f16c }, { 0x1fbf0, 0x1fbf9 },
 };
 
-bool sheaf__in_ranges(const sheaf__code_range *r, size_t n, uint32_t code)
+/* The row that has the code between its first two numbers, of rows of `columns`; NULL: none. */
+static const uint32_t *find_row(const uint32_t *row, size_t n, size_t columns, uint32_t code)
 {
     for (size_t low = 0, high = n; low < high;) {
         const size_t middle = low + (high - low) / 2;
-        if (code < r[middle].first)
+        const uint32_t *r = row + middle * columns;
+        if (code < r[0])
             high = middle;
-        else if (code > r[middle].last)
+        else if (code > r[1])
             low = middle + 1;
         else
-            return true;
+            return r;
     }
-    return false;
+    return NULL;
+}
+
+bool sheaf__in_ranges(const sheaf__code_range *r, size_t n, uint32_t code)
+{
+    return find_row(&r->first, n, sizeof *r / sizeof code, code) != NULL;
 }
 
 uint32_t sheaf__unicode_stand_in(uint32_t code)
 {
-    for (size_t low = 0, high = sizeof stand_ins / sizeof *stand_ins; low < high;) {
-        const size_t middle = low + (high - low) / 2;
-        const stand_in *s = &stand_ins[middle];
-        if (code < s->first)
-            high = middle;
-        else if (code > s->last)
-            low = middle + 1;
-        else
-            return s->stand_in;
-    }
-    return code;
+    const uint32_t *row = find_row(stand_ins[0], sizeof stand_ins / sizeof *stand_ins, 3, code);
+    return row != NULL ? row[2] : code;
 }
 
 static utf8proc_category_t category(uint32_t code)

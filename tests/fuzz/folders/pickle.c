@@ -15,6 +15,15 @@
 
 enum { MOST_SPOTS = 1 << 14, MOST_BYTES = 8 << 20 };
 
+/* What was made takes the place of what was there. */
+static void replace(fuzz_bytes *b, sheaf_text *made)
+{
+    free(b->at);
+    b->size = made->size;
+    if (sheaf__text_take(&b->at, made) != NULL)
+        abort();
+}
+
 /* ---- writing ---- */
 
 typedef struct writing {
@@ -70,23 +79,10 @@ static void global(writing *w, const char *module, const char *name)
     op(w, '\n');
 }
 
-static const char *class_of(sheaf_dtype d)
-{
-    static const char *const names[SHEAF_DTYPE_COUNT] = {
-        [SHEAF_F32] = "FloatStorage",       [SHEAF_F64] = "DoubleStorage",
-        [SHEAF_F16] = "HalfStorage",        [SHEAF_BF16] = "BFloat16Storage",
-        [SHEAF_I64] = "LongStorage",        [SHEAF_I32] = "IntStorage",
-        [SHEAF_I16] = "ShortStorage",       [SHEAF_I8] = "CharStorage",
-        [SHEAF_U8] = "ByteStorage",         [SHEAF_BOOL] = "BoolStorage",
-        [SHEAF_C64] = "ComplexFloatStorage"
-    };
-    return names[d];
-}
-
 static void write_storage(writing *w, int64_t index)
 {
     const sheaf_pickle_storage *s = &w->doc->storage[index];
-    const char *class = s->unnamed ? "ComplexDoubleStorage" : class_of(s->dtype);
+    const char *class = s->unnamed ? "ComplexDoubleStorage" : sheaf__pickle_class_of(s->dtype);
     op(w, '(');
     text(w, "storage");
     global(w, "torch", class != NULL ? class : "ByteStorage");
@@ -106,7 +102,7 @@ static void write_sizes(writing *w, int ndim, const int64_t *size)
 
 static void write_tensor(writing *w, const sheaf_pickle_tensor *t)
 {
-    const bool v3 = class_of(t->dtype) == NULL;
+    const bool v3 = sheaf__pickle_class_of(t->dtype) == NULL;
     global(w, "torch._utils", v3 ? "_rebuild_tensor_v3" : "_rebuild_tensor_v2");
     op(w, '(');
     write_storage(w, t->storage);
@@ -380,14 +376,8 @@ bool fuzz_change_pickle(fuzz_bytes *b, const uint32_t n[4], bool *consistent)
     write_value(&w, doc->root);
     op(&w, '.');
     const bool made = !w.bad && !w.out.failed;
-    if (made) {
-        free(b->at);
-        b->size = w.out.size;
-        b->at = malloc(b->size + 1);
-        if (b->at == NULL)
-            abort();
-        memcpy(b->at, w.out.at, b->size);
-    }
+    if (made)
+        replace(b, &w.out);
     sheaf__text_release(&w.out);
     sheaf__pickle_free(doc);
     return made;
@@ -425,13 +415,7 @@ static void write_zip(fuzz_bytes *out, const item *items, int64_t count)
     sheaf__text_bytes(&all, part, size);
     free(part);
     free(e);
-    free(out->at);
-    out->size = all.size;
-    out->at = malloc(all.size + 1);
-    if (out->at == NULL || all.failed)
-        abort();
-    memcpy(out->at, all.at, all.size);
-    sheaf__text_release(&all);
+    replace(out, &all);
 }
 
 static bool is_data(const char *name)
