@@ -1056,6 +1056,24 @@ TEST(test_arguments__are_opened_for_programs_that_would_quote_them)
     }
 }
 
+/* Of a folder or a file of it: its program, and the only other one, both maybe NULL. */
+static void check_stored(const char *path, const char *program, const char *other,
+                         const char *other_program)
+{
+    sheaf__stored_chat stored;
+    CHECK_OK(sheaf__stored_chat_read(&stored, path));
+    if (program == NULL)
+        assert_null(stored.program);
+    else
+        assert_string_equal(stored.program, program);
+    assert_int_equal(stored.others, other != NULL);
+    if (other != NULL) {
+        assert_string_equal(stored.other[0].name, other);
+        assert_string_equal(stored.other[0].program, other_program);
+    }
+    sheaf__stored_chat_release(&stored);
+}
+
 TEST(test_stored__a_template_file_counts_before_the_config)
 {
     sheaf__stored_chat stored;
@@ -1063,38 +1081,22 @@ TEST(test_stored__a_template_file_counts_before_the_config)
         "{\"chat_template\": [{\"name\": \"tool_use\", \"template\": \"T\"}, "
         "{\"name\": \"default\", \"template\": \"D\"}], \"bos_token\": {\"content\": \"<s>\"}}");
     put(at("special_tokens_map.json"), "{\"eos_token\": \"</s>\"}");
+    check_stored(scratch.dir, "D", "tool_use", "T");
     CHECK_OK(sheaf__stored_chat_read(&stored, scratch.dir));
-    assert_string_equal(stored.program, "D");
     assert_string_equal(stored.bos, "<s>");
     assert_string_equal(stored.eos, "</s>");
-    assert_int_equal(stored.others, 1);
-    assert_string_equal(stored.other[0].name, "tool_use");
-    assert_string_equal(stored.other[0].program, "T");
     sheaf__stored_chat_release(&stored);
-    put(at("chat_template.jinja"), "J");
-    CHECK_OK(sheaf__stored_chat_read(&stored, at("tokenizer_config.json")));
-    assert_string_equal(stored.program, "J");
-    assert_int_equal(stored.others, 0); /* files take the place of all that the config has */
-    sheaf__stored_chat_release(&stored);
+    put(at("chat_template.jinja"), "J"); /* files take the place of all that the config has */
+    check_stored(at("tokenizer_config.json"), "J", NULL, NULL);
     CHECK_OK(sheaf__make_dir(at("additional_chat_templates")));
     put(at("additional_chat_templates/rag.jinja"), "R");
     put(at("additional_chat_templates/rag.txt"), "X");
-    CHECK_OK(sheaf__stored_chat_read(&stored, scratch.dir));
-    assert_string_equal(stored.program, "J");
-    assert_int_equal(stored.others, 1);
-    assert_string_equal(stored.other[0].name, "rag");
-    assert_string_equal(stored.other[0].program, "R");
-    sheaf__stored_chat_release(&stored);
+    check_stored(scratch.dir, "J", "rag", "R");
     CHECK_OK(sheaf__remove_tree(at("chat_template.jinja")));
-    CHECK_OK(sheaf__stored_chat_read(&stored, scratch.dir));
-    assert_null(stored.program);
-    assert_int_equal(stored.others, 1);
-    sheaf__stored_chat_release(&stored);
+    check_stored(scratch.dir, NULL, "rag", "R");
     CHECK_OK(sheaf__remove_tree(at("additional_chat_templates")));
     put(at("chat_template.json"), "{\"chat_template\": \"P\"}");
-    CHECK_OK(sheaf__stored_chat_read(&stored, scratch.dir));
-    assert_string_equal(stored.program, "D");
-    sheaf__stored_chat_release(&stored);
+    check_stored(scratch.dir, "D", "tool_use", "T");
     put(at("tokenizer_config.json"), "{}");
     CHECK_OK(sheaf__stored_chat_read(&stored, scratch.dir));
     assert_string_equal(stored.program, "P");

@@ -170,18 +170,17 @@ TEST(test_folder__what_cannot_be_opened_is_named)
 
 /* ---- tiktoken's ranks ---- */
 
-static void write_ranks(char path[512], const char *folder, const char *more)
+static void write_ranks(const char *more)
 {
-    char text[2048];
-    size_t at = 0;
     static const char alphabet[] =
         "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    char text[2048];
+    size_t n = 0;
     for (int byte = 0; byte < 128; byte++) /* of ASCII */
-        at += (size_t)snprintf(text + at, sizeof text - at, "%c%c== %d\n", alphabet[byte >> 2],
-                               alphabet[(byte & 3) << 4], byte);
-    snprintf(text + at, sizeof text - at, "%s", more);
-    snprintf(path, 512, "%s/tokenizer.model", folder);
-    put(path, text);
+        n += (size_t)snprintf(text + n, sizeof text - n, "%c%c== %d\n", alphabet[byte >> 2],
+                              alphabet[(byte & 3) << 4], byte);
+    snprintf(text + n, sizeof text - n, "%s", more);
+    put(at("ranks/tokenizer.model"), text);
 }
 
 /* aa 128, aaa 129, "a b" 130: what has the lowest rank is joined first, of equals the first; a
@@ -202,15 +201,13 @@ TEST(test_ranks__are_tiktokens)
         { "<|user|>\n1234", { 132, 10, 49, 50, 51, 52 }, 6 },
         { "xyz", { 131 }, 1 }, /* of no merge: its halves are no tokens */
     };
-    char folder[96], path[512];
     sheaf__tokenizer *t = NULL;
-    snprintf(folder, sizeof folder, "%.60s/ranks", scratch.dir);
-    assert_int_equal(mkdir(folder, 0700), 0);
-    write_ranks(path, folder, "YWE= 128\nYWFh 129\nYSBi 130\r\neHl6 131");
-    snprintf(path, sizeof path, "%s/tokenizer_config.json", folder);
-    put(path, "{\"added_tokens_decoder\":{\"132\":{\"content\":\"<|user|>\",\"special\":true}},"
-              "\"tokenizer_class\":\"ChatGLM4Tokenizer\"}");
-    CHECK_OK(sheaf__tokenizer_open(&t, folder));
+    assert_int_equal(mkdir(at("ranks"), 0700), 0);
+    write_ranks("YWE= 128\nYWFh 129\nYSBi 130\r\neHl6 131");
+    put(at("ranks/tokenizer_config.json"),
+        "{\"added_tokens_decoder\":{\"132\":{\"content\":\"<|user|>\",\"special\":true}},"
+        "\"tokenizer_class\":\"ChatGLM4Tokenizer\"}");
+    CHECK_OK(sheaf__tokenizer_open(&t, at("ranks")));
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         int32_t *ids;
         int64_t n;
@@ -229,8 +226,8 @@ TEST(test_ranks__are_tiktokens)
                 { "YWE= 128\nYWE= 129\n", "line 130" },
                 { "YWE= 127\n", "line 129" } };
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
-        write_ranks(path, folder, bad[i].more);
-        CHECK_FAILS(sheaf__tokenizer_open(&t, folder), SHEAF_E_FORMAT, bad[i].part);
+        write_ranks(bad[i].more);
+        CHECK_FAILS(sheaf__tokenizer_open(&t, at("ranks")), SHEAF_E_FORMAT, bad[i].part);
     }
 }
 

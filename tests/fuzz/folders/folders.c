@@ -31,6 +31,7 @@
 #include "dialects/peft/peft.h"
 #include "lora/adapter.h"
 #include "tests/fuzz/folders/world.h"
+#include "tests/golden.h"
 
 enum { SECONDS = 20 /* of processor time, for one folder */, MOST_MEGABYTES = 1500, FIRST = 12 };
 
@@ -442,9 +443,8 @@ static void begin(world *w, const char *scratch)
 
 int main(int argc, char **argv)
 {
-    char scratch[500], golden[500], path[600];
-    const char *base = getenv("SHEAF_FUZZ_DIR"), *root = getenv("SHEAF_GOLDEN"),
-               *data = getenv("SHEAF_TEST_DATA");
+    char scratch[500], recorded[512], path[600];
+    const char *base = getenv("SHEAF_FUZZ_DIR");
     uint64_t from = 0, count = 0;
     int worlds = 0;
     world *at[256];
@@ -454,15 +454,11 @@ int main(int argc, char **argv)
                                                               : "/tmp");
     if (mkdtemp(scratch) == NULL)
         return 3;
-    snprintf(golden, sizeof golden, "%s",
-             root != NULL && *root != '\0'   ? root
-             : data != NULL && *data != '\0' ? data
-                                             : "tests/data");
     snprintf(path, sizeof path, "%s/current", base != NULL ? base : scratch);
     current_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     signal(SIGPROF, on_time);
     signal(SIGPIPE, SIG_IGN);
-    world *all = world_load(golden, scratch);
+    world *all = world_load(golden_root(recorded), scratch);
     for (world *w = all; w != NULL && worlds < 256; w = w->next) {
         at[worlds++] = w;
         begin(w, scratch);

@@ -10,6 +10,7 @@
 
 #include "base/file.h"
 #include "checkpoint/convert/convert.h"
+#include "tests/recordings.h"
 
 enum { MOST_FILES = 400, MOST_BYTES = 4 << 20 };
 
@@ -149,14 +150,9 @@ static world *add_quantised(world *next, const char *scratch)
         "quant/tiny_llama_awq",
         "quant/tiny_llama_ct_pack_asym",
     };
-    const char *all = getenv("SHEAF_RECORDINGS");
-    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
-        char path[1200];
-        snprintf(path, sizeof path, "%s/%s", all == NULL || *all == '\0' ? "tests/data" : all,
-                 folders[i]);
-        if (sheaf__path_kind(path) == SHEAF_PATH_DIR)
-            next = add(next, folders[i], path, scratch);
-    }
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++)
+        if (sheaf__path_kind(recording(folders[i])) == SHEAF_PATH_DIR)
+            next = add(next, folders[i], recording(folders[i]), scratch);
     return next;
 }
 
