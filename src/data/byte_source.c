@@ -9,6 +9,7 @@
 
 #include "base/base.h"
 #include "base/file.h"
+#include "data/complaints.h"
 
 enum { WINDOW = 1 << 20, RAW = 1 << 18 };
 enum { PLAIN, GZIP, ZSTD };
@@ -18,55 +19,43 @@ enum { PLAIN, GZIP, ZSTD };
 static const struct {
     const char *mark;
     size_t size;
-    const char *what, *turn; /* %s: the file, and the name of what comes of it */
+    const char *what, *turn, *into; /* before the file, and before the name of what comes of it */
 } others[] = {
     { "PAR1", 4, "a Parquet file",
       "python3 -c 'import pandas, sys; pandas.read_parquet(sys.argv[1]).to_json(sys.argv[2], "
-      "orient=\"records\", lines=True, force_ascii=False)' %s %s" },
+      "orient=\"records\", lines=True, force_ascii=False)' ",
+      " " },
     { "ARROW1", 6, "an Arrow file",
       "python3 -c 'import pandas, sys; pandas.read_feather(sys.argv[1]).to_json(sys.argv[2], "
-      "orient=\"records\", lines=True, force_ascii=False)' %s %s" },
+      "orient=\"records\", lines=True, force_ascii=False)' ",
+      " " },
     { "\xFD"
       "7zXZ\0",
-      6, "a file that xz packed", "xz -dc %s > %s" },
-    { "BZh", 3, "a file that bzip2 packed", "bzip2 -dc %s > %s" },
-    { "PK\3\4", 4, "a zip archive", "unzip -p %s > %s" },
+      6, "a file that xz packed", "xz -dc ", " > " },
+    { "BZh", 3, "a file that bzip2 packed", "bzip2 -dc ", " > " },
+    { "PK\3\4", 4, "a zip archive", "unzip -p ", " > " },
     { ".csv", 0, "a table of comma-separated values", /* by its name */
-      "python3 -c 'import csv, json, sys; [print(json.dumps(r)) for r in csv.DictReader(sys.stdin)]' "
-      "<%s >%s" },
+      "python3 -c 'import csv, json, sys; [print(json.dumps(r)) for r in csv.DictReader(sys.stdin)]' <",
+      " >" },
 };
 
 /* "DATA.parquet" becomes "DATA.jsonl". */
-static void add_turned(sheaf_text *out, const char *path)
+static sheaf_status *refuse(const char *path, size_t which)
 {
-    sheaf_text name = { 0 };
+    sheaf_text name = { 0 }, cure = { 0 };
     const char *slash = strrchr(path, '/'), *dot = strrchr(slash == NULL ? path : slash, '.');
     sheaf__text_bytes(&name, path, dot == NULL ? strlen(path) : (size_t)(dot - path));
     sheaf__text_add(&name, sheaf__ends_with(path, ".jsonl") ? ".rows.jsonl" : ".jsonl");
-    sheaf__text_word(out, name.at == NULL ? "out.jsonl" : name.at);
-    sheaf__text_release(&name);
-}
-
-static sheaf_status *refuse(const char *path, size_t which)
-{
-    sheaf_text file = { 0 }, turned = { 0 };
-    sheaf__text_word(&file, path);
-    add_turned(&turned, path);
+    sheaf__text_add(&cure, "%s", others[which].turn);
+    sheaf__text_word(&cure, path);
+    sheaf__text_add(&cure, "%s", others[which].into);
+    sheaf__text_word(&cure, name.at == NULL ? "out.jsonl" : name.at);
     sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", path);
     sheaf_expected(st, "JSON Lines or a JSON array, as it is or packed by gzip or zstd");
     sheaf_found(st, "%s", others[which].what);
-    if (file.at != NULL && turned.at != NULL) {
-        sheaf_text cure = { 0 };
-        const char *from = others[which].turn, *first = strstr(from, "%s"),
-                   *second = strstr(first + 2, "%s");
-        sheaf__text_bytes(&cure, from, (size_t)(first - from));
-        sheaf__text_add(&cure, "%s%.*s%s", file.at, (int)(second - first - 2), first + 2,
-                        turned.at);
-        sheaf_try_this(st, "%s", cure.at == NULL ? "" : cure.at);
-        sheaf__text_release(&cure);
-    }
-    sheaf__text_release(&file);
-    sheaf__text_release(&turned);
+    sheaf_try_this(st, "%s", cure.at == NULL ? "" : cure.at);
+    sheaf__text_release(&name);
+    sheaf__text_release(&cure);
     return st;
 }
 
@@ -155,15 +144,11 @@ static sheaf_status *damaged(const sheaf__byte_source *s, const char *why)
 /* The packer chooses the memory that unpacking takes, up to 2 GiB. */
 static sheaf_status *window_too_large(const sheaf__byte_source *s)
 {
-    sheaf_text file = { 0 };
     sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", s->path);
     sheaf_expected(st, "a file that zstd packed with a window of at most 128 MiB (--long=27)");
     sheaf_found(st, "a larger one");
-    sheaf__text_word(&file, s->path);
-    if (file.at != NULL)
-        sheaf_try_this(st, "pack it anew: zstd -dc --long=31 %s | zstd >NEW.jsonl.zst", file.at);
-    sheaf__text_release(&file);
-    return st;
+    return sheaf__try_path(st, "pack it anew: zstd -dc --long=31 ", s->path,
+                           " | zstd >NEW.jsonl.zst");
 }
 
 /* Unpacks into the window what it can of the raw bytes: *made bytes. */

@@ -97,6 +97,16 @@ void sheaf__complaints_release(sheaf__complaints *c)
     *c = (sheaf__complaints){ .skip = c->skip, .events = c->events, .left_out = c->left_out };
 }
 
+sheaf_status *sheaf__try_path(sheaf_status *st, const char *before, const char *path,
+                              const char *behind)
+{
+    sheaf_text word = { 0 };
+    sheaf__text_word(&word, path);
+    sheaf_try_this(st, "%s%s%s", before, word.at == NULL ? path : word.at, behind);
+    sheaf__text_release(&word);
+    return st;
+}
+
 sheaf_status *sheaf__bad_field(const char *name, const char *expected, const char *found, ...)
 {
     sheaf_status *st = name == NULL ? sheaf_fail(SHEAF_E_DATA, "not a record")

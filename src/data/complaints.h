@@ -30,6 +30,9 @@ sheaf_status *sheaf__complaints_verdict(sheaf__complaints *complaints, const cha
                                         int64_t records);
 void sheaf__complaints_release(sheaf__complaints *complaints);
 
+/* sheaf__try_path - sheaf_try_this() with `path`, as a word of the shell, between two texts. */
+sheaf_status *sheaf__try_path(sheaf_status *st, const char *before, const char *path,
+                              const char *behind);
 /* sheaf__bad_field - SHEAF_E_DATA "field 'NAME'" with `expected` and what was found. */
 sheaf_status *sheaf__bad_field(const char *name, const char *expected, const char *found, ...)
     SHEAF_PRINTF(3, 4);

@@ -3,6 +3,7 @@
 
 #include "base/base.h"
 #include "base/json.h"
+#include "data/complaints.h"
 
 /* ---- characters ---- */
 
@@ -95,12 +96,9 @@ static sheaf_status *no_text(const sheaf__json_items *it, int first)
     sheaf_found(st, "a file that begins with byte 0x%02x", (unsigned)first);
     if ((first != 0xff && first != 0xfe) || it->source.packing != 0)
         return st;
-    sheaf_text file = { 0 }; /* a mark of UTF-16, as PowerShell's > writes it */
-    sheaf__text_word(&file, it->path);
-    if (file.at != NULL)
-        sheaf_try_this(st, "if it is UTF-16: iconv -f UTF-16 -t UTF-8 %s >NEW.jsonl", file.at);
-    sheaf__text_release(&file);
-    return st;
+    /* a mark of UTF-16, as PowerShell's > writes it */
+    return sheaf__try_path(st, "if it is UTF-16: iconv -f UTF-16 -t UTF-8 ", it->path,
+                           " >NEW.jsonl");
 }
 
 sheaf_status *sheaf__json_items_open(sheaf__json_items *it, const char *path)

@@ -9,21 +9,22 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/output.h"
+#include "data/complaints.h"
 
 enum { BEGIN, LABELS, TOKEN, TRAINED, PARTS };
 enum { VERSION = 1 };
 static const char *const names[PARTS] = { "begin", "labels", "token", "trained" };
-static const char tag[] = "Signature: 8a477f597d28d172789f06886806bc55\n"
+static const char tag_name[] = "CACHEDIR.TAG",
+                  tag[] = "Signature: 8a477f597d28d172789f06886806bc55\n"
                           "# Tokenised text of sheaf; it is made again when it is not here.\n";
 
 static sheaf_status *tag_folder(const char *dir)
 {
-    char *path = NULL;
-    sheaf_status *st = sheaf__path_join(&path, dir, "CACHEDIR.TAG");
-    if (st == NULL && sheaf__path_kind(path) == SHEAF_PATH_NONE)
-        st = sheaf__file_write_whole(path, tag, sizeof tag - 1);
-    free(path);
-    return st;
+    char path[SHEAF_PATH_SIZE];
+    sheaf__path_in(path, dir, tag_name);
+    return sheaf__path_kind(path) == SHEAF_PATH_NONE
+               ? sheaf__file_write_whole(path, tag, sizeof tag - 1)
+               : NULL;
 }
 
 /* ---- writing ---- */
@@ -37,7 +38,7 @@ struct sheaf__row_cache_writer {
     int32_t *labels;
     int64_t rows, tokens, labels_capacity;
     char key[64];
-    char *dir, *above;     /* the folder of caches and its parent; owned */
+    char dir[SHEAF_PATH_SIZE], above[SHEAF_PATH_SIZE]; /* the folder of caches and its parent */
     bool made, made_above; /* created by this writer, and removed if it is abandoned */
 };
 
@@ -49,21 +50,16 @@ static void writer_free(sheaf__row_cache_writer *w)
     }
     free(w->begin);
     free(w->labels);
-    free(w->dir);
-    free(w->above);
     free(w);
 }
 
 /* Folders with other files stay. */
 static void leave_no_trace(const sheaf__row_cache_writer *w)
 {
-    char *path = NULL;
+    char path[SHEAF_PATH_SIZE];
     if (!w->made)
         return;
-    sheaf_status_free(sheaf__path_join(&path, w->dir, "CACHEDIR.TAG"));
-    if (path != NULL)
-        unlink(path);
-    free(path);
+    unlink(sheaf__path_in(path, w->dir, tag_name));
     if (rmdir(w->dir) == 0 && w->made_above)
         rmdir(w->above);
     else if (sheaf__path_kind(w->dir) == SHEAF_PATH_DIR) /* in use by others by now */
@@ -95,21 +91,17 @@ static sheaf_status *start(sheaf__row_cache_writer *w)
 /* The folder with its tag. */
 static sheaf_status *make_folder(sheaf__row_cache_writer *w, const char *dir)
 {
-    sheaf_status *st = sheaf__path_parent(&w->above, dir);
-    if (st == NULL && (w->dir = strdup(dir)) == NULL)
-        st = sheaf__no_memory("cache of the data");
-    if (st != NULL)
-        return st;
-    w->made_above = sheaf__path_kind(w->above) == SHEAF_PATH_NONE;
+    snprintf(w->dir, sizeof w->dir, "%s", dir);
+    w->made_above = sheaf__path_kind(sheaf__path_above(w->above, dir)) == SHEAF_PATH_NONE;
     w->made = sheaf__path_kind(dir) == SHEAF_PATH_NONE;
-    st = sheaf__make_dirs(dir);
+    sheaf_status *st = sheaf__make_dirs(dir);
     return st == NULL ? tag_folder(dir) : st;
 }
 
 sheaf_status *sheaf__row_cache_begin(sheaf__row_cache_writer **out, const char *dir,
                                      const char *key, const sheaf_events *events)
 {
-    char *path = NULL;
+    char path[SHEAF_PATH_SIZE];
     sheaf__row_cache_writer *w = calloc(1, sizeof *w);
     if (w == NULL)
         return sheaf__no_memory("cache of the data");
@@ -117,11 +109,9 @@ sheaf_status *sheaf__row_cache_begin(sheaf__row_cache_writer **out, const char *
         w->file[i].fd = -1;
     snprintf(w->key, sizeof w->key, "%s", key);
     sheaf_status *st = make_folder(w, dir);
-    TRY(st, sheaf__path_join(&path, dir, key));
-    TRY(st, sheaf__output_sweep(path, events));
+    TRY(st, sheaf__output_sweep(sheaf__path_in(path, dir, key), events));
     TRY(st, sheaf__output_begin(&w->output, path, true));
     TRY(st, start(w));
-    free(path);
     if (st != NULL)
         sheaf__row_cache_abandon(w);
     else
@@ -256,33 +246,27 @@ enum { READ = 2 }; /* TOKEN and TRAINED are read row by row; the others lie in m
  * process. */
 struct sheaf__row_files {
     int fd[READ];
-    char *path[READ], *folder;
+    char path[READ][SHEAF_PATH_SIZE], folder[SHEAF_PATH_SIZE];
 };
 
 void sheaf__row_cache_close(sheaf_data *data)
 {
     if (data->files == NULL)
         return;
-    for (int i = 0; i < READ; i++) {
+    for (int i = 0; i < READ; i++)
         if (data->files->fd[i] >= 0)
             close(data->files->fd[i]);
-        free(data->files->path[i]);
-    }
-    free(data->files->folder);
     free(data->files);
     data->files = NULL;
 }
 
 static sheaf_status *changed(const sheaf_data *data, sheaf_status *st)
 {
-    sheaf_text word = { 0 };
-    sheaf__text_word(&word, data->files->folder);
-    sheaf_try_this(st,
-                   "something changed this cache while it was in use; run again, with `resume` "
-                   "where there is a checkpoint: what does not agree is made anew (or remove %s)",
-                   word.at == NULL ? data->files->folder : word.at);
-    sheaf__text_release(&word);
-    return st;
+    return sheaf__try_path(
+        st,
+        "something changed this cache while it was in use; run again, with `resume` where there is "
+        "a checkpoint: what does not agree is made anew (or remove ",
+        data->files->folder, ")");
 }
 
 sheaf_status *sheaf__row_cache_read(int32_t *token, uint8_t *trained, const sheaf_data *data,
@@ -312,12 +296,11 @@ static sheaf_status *differs(const char *expected, const char *found)
 static sheaf_status *open_part(sheaf_data *data, void **into, const char *folder, int which,
                                int64_t size, const char *hash, const sheaf_data_options *options)
 {
-    char *path = NULL, text[33];
+    char path[SHEAF_PATH_SIZE], text[33];
     int fd = -1;
     int64_t is = 0;
     sheaf_hash now;
-    sheaf_status *st = sheaf__path_join(&path, folder, names[which]);
-    TRY(st, sheaf__file_open_read(&fd, &is, path));
+    sheaf_status *st = sheaf__file_open_read(&fd, &is, sheaf__path_in(path, folder, names[which]));
     if (st == NULL && is != size)
         st = differs("files of the sizes in the manifest", "another size");
     if (st == NULL && into != NULL && (*into = malloc((size_t)size)) == NULL)
@@ -327,12 +310,11 @@ static sheaf_status *open_part(sheaf_data *data, void **into, const char *folder
         st = differs("the bytes that were written", "others");
     if (st == NULL && into == NULL) {
         data->files->fd[which - TOKEN] = fd;
-        data->files->path[which - TOKEN] = path;
+        strcpy(data->files->path[which - TOKEN], path);
         return NULL;
     }
     if (fd >= 0)
         close(fd);
-    free(path);
     return st;
 }
 
@@ -369,20 +351,17 @@ static sheaf_status *take_manifest(sheaf__row_cache_facts *facts, int64_t *token
 static sheaf_status *open_all(sheaf_data *data, sheaf__row_cache_facts *facts, const char *folder,
                               const char *key, const sheaf_data_options *options)
 {
-    char *path = NULL;
+    char path[SHEAF_PATH_SIZE];
     json_t *json = NULL;
     int64_t tokens = 0;
     const char *hash[PARTS];
     void *into[2] = { NULL, NULL }; /* BEGIN and LABELS */
     data->files = calloc(1, sizeof *data->files);
-    if (data->files == NULL || (data->files->folder = strdup(folder)) == NULL) {
-        free(data->files);
-        data->files = NULL;
+    if (data->files == NULL)
         return sheaf__no_memory("cache of the data");
-    }
+    strcpy(data->files->folder, folder);
     data->files->fd[0] = data->files->fd[1] = -1;
-    sheaf_status *st = sheaf__path_join(&path, folder, "manifest.json");
-    TRY(st, sheaf__json_load(&json, path));
+    sheaf_status *st = sheaf__json_load(&json, sheaf__path_in(path, folder, "manifest.json"));
     TRY(st, take_manifest(facts, &tokens, hash, json, key));
     const int64_t rows = facts->counts.rows,
                   size[PARTS] = { (rows + 1) * 8, rows * 4, tokens * 4, tokens };
@@ -399,7 +378,6 @@ static sheaf_status *open_all(sheaf_data *data, sheaf__row_cache_facts *facts, c
         free(into[LABELS]);
     }
     json_decref(json);
-    free(path);
     return st;
 }
 
@@ -408,40 +386,32 @@ sheaf_status *sheaf__row_cache_open(bool *found, sheaf_data *data, sheaf__row_ca
                                     const sheaf_data_options *options)
 {
     const sheaf__row_cache_facts before = *facts;
-    char *folder = NULL;
+    char folder[SHEAF_PATH_SIZE];
     *found = false;
-    sheaf_status *st = sheaf__path_join(&folder, dir, key);
-    if (st == NULL && sheaf__path_kind(folder) != SHEAF_PATH_NONE) {
-        st = open_all(data, facts, folder, key, options);
-        *found = st == NULL;
-        if (st != NULL) {
-            sheaf__row_cache_close(data);
-            *facts = before;
-        }
-        if (st != NULL && sheaf_status_code(st) != SHEAF_E_MEMORY &&
-            sheaf_status_code(st) != SHEAF_E_STOPPED) {
-            sheaf_warn(options->events, "%s is damaged and made anew: %s, expected %s, found %s",
-                       folder, sheaf_status_where(st), sheaf_status_expected(st),
-                       sheaf_status_found(st));
-            sheaf_status_free(st);
-            st = NULL;
-        }
-    }
-    free(folder);
-    return st;
+    if (sheaf__path_kind(sheaf__path_in(folder, dir, key)) == SHEAF_PATH_NONE)
+        return NULL;
+    sheaf_status *st = open_all(data, facts, folder, key, options);
+    *found = st == NULL;
+    if (*found)
+        return NULL;
+    sheaf__row_cache_close(data);
+    *facts = before;
+    if (sheaf_status_code(st) == SHEAF_E_MEMORY || sheaf_status_code(st) == SHEAF_E_STOPPED)
+        return st;
+    sheaf_warn(options->events, "%s is damaged and made anew: %s, expected %s, found %s", folder,
+               sheaf_status_where(st), sheaf_status_expected(st), sheaf_status_found(st));
+    sheaf_status_free(st);
+    return NULL;
 }
 
 bool sheaf__row_cache_is(const char *dir)
 {
-    char *path = NULL, *text = NULL;
+    char path[SHEAF_PATH_SIZE], *text = NULL;
     size_t size = 0;
-    sheaf_status *st = sheaf__path_join(&path, dir, "CACHEDIR.TAG");
-    if (st == NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE)
-        st = sheaf__file_read_all(&text, &size, path, 4096);
-    const bool is =
-        st == NULL && text != NULL && size == sizeof tag - 1 && memcmp(text, tag, size) == 0;
-    sheaf_status_free(st);
+    if (sheaf__path_has(dir, tag_name, SHEAF_PATH_FILE))
+        sheaf_status_free(
+            sheaf__file_read_all(&text, &size, sheaf__path_in(path, dir, tag_name), 4096));
+    const bool is = text != NULL && size == sizeof tag - 1 && memcmp(text, tag, size) == 0;
     free(text);
-    free(path);
     return is;
 }

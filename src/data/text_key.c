@@ -33,6 +33,19 @@ static sheaf_status *add_class(sheaf_hasher *to, const char *folder)
     return st;
 }
 
+/* The bytes of a file, behind its name (NULL: without it). */
+static sheaf_status *add_file(sheaf_hasher *to, const char *name, const char *path,
+                              const sheaf_data_options *o)
+{
+    sheaf_hash hash;
+    sheaf_status *st = sheaf__path_hash(&hash, path, o->stop);
+    if (st == NULL && name != NULL)
+        add_text(to, name);
+    if (st == NULL)
+        add_hash(to, hash);
+    return st;
+}
+
 /* All files of a tokenizer that exist. */
 static sheaf_status *add_tokenizer(sheaf_hasher *to, const sheaf_data_options *o)
 {
@@ -48,34 +61,19 @@ static sheaf_status *add_tokenizer(sheaf_hasher *to, const sheaf_data_options *o
         "merges.txt",
         SHEAF__MORE_TEMPLATES "/tool_use.jinja",
     };
-    const bool given = o->tokenizer != NULL && o->tokenizer[0] != '\0';
-    const char *from = given ? o->tokenizer : o->folder;
-    char *folder = NULL;
-    if (o->config->byte_vocab || from == NULL || from[0] == '\0')
+    const char *from = sheaf__is_given(o->tokenizer) ? o->tokenizer : o->folder;
+    char above[SHEAF_PATH_SIZE], path[SHEAF_PATH_SIZE];
+    if (o->config->byte_vocab || !sheaf__is_given(from))
         return NULL;
     const bool file = sheaf__path_kind(from) != SHEAF_PATH_DIR;
-    const char *slash = strrchr(from, '/');
+    const char *slash = strrchr(from, '/'), *folder = file ? sheaf__path_above(above, from) : from;
     add_text(to, !file ? "" : slash == NULL ? from : slash + 1);
-    sheaf_status *st = file ? sheaf__path_parent(&folder, from) : NULL;
-    TRY(st, add_class(to, file ? folder : from));
-    for (size_t i = 0; i <= sizeof names / sizeof *names && st == NULL; i++) {
-        const bool last = i == sizeof names / sizeof *names; /* the given file itself */
-        char *path = NULL;
-        sheaf_hash hash;
-        if (last && !file)
-            break;
-        st = last ? NULL : sheaf__path_join(&path, file ? folder : from, names[i]);
-        if (st == NULL && sheaf__path_kind(last ? from : path) == SHEAF_PATH_FILE) {
-            st = sheaf__path_hash(&hash, last ? from : path, o->stop);
-            if (st == NULL) {
-                add_text(to, last ? "" : names[i]);
-                add_hash(to, hash);
-            }
-        }
-        free(path);
-    }
-    free(folder);
-    return st;
+    sheaf_status *st = add_class(to, folder);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (sheaf__path_has(folder, names[i], SHEAF_PATH_FILE))
+            TRY(st, add_file(to, names[i], sheaf__path_in(path, folder, names[i]), o));
+    return file && sheaf__path_kind(from) == SHEAF_PATH_FILE ? TRY(st, add_file(to, "", from, o))
+                                                             : st;
 }
 
 static void add_options(sheaf_hasher *to, const sheaf_data_options *o)
@@ -99,7 +97,7 @@ static void add_options(sheaf_hasher *to, const sheaf_data_options *o)
     add_text(to, o->prompt_template);
     if (o->on_bad == SHEAF_BAD_SKIP)
         add_text(to, "without bad ones");
-    if (o->fields != NULL && o->fields[0] != '\0') {
+    if (sheaf__is_given(o->fields)) {
         add_text(to, "fields");
         add_text(to, o->fields);
     }
@@ -107,7 +105,7 @@ static void add_options(sheaf_hasher *to, const sheaf_data_options *o)
         add_text(to, "pairs");
     if (o->of_run) /* rows that were held to the tokenizer's program */
         add_text(to, "of a run");
-    if (o->date != NULL && o->date[0] != '\0') /* caches from before there were dates stay valid */
+    if (sheaf__is_given(o->date)) /* caches from before there were dates stay valid */
         add_text(to, o->date);
 }
 
@@ -119,12 +117,8 @@ sheaf_status *sheaf__text_key(char out[33], const sheaf__text_sources *sources,
     if (st == NULL)
         add_options(hasher, options);
     TRY(st, add_tokenizer(hasher, options));
-    for (int64_t i = 0; i < sources->paths && st == NULL; i++) {
-        sheaf_hash file;
-        st = sheaf__path_hash(&file, sources->path[i], options->stop);
-        if (st == NULL)
-            add_hash(hasher, file);
-    }
+    for (int64_t i = 0; i < sources->paths && st == NULL; i++)
+        st = add_file(hasher, NULL, sources->path[i], options);
     if (st == NULL)
         sheaf__hash_text(out, sheaf__hasher_end(hasher));
     sheaf__hasher_free(hasher);

@@ -49,22 +49,17 @@ static sheaf_status *no_files(const char *path)
 
 sheaf_status *sheaf__text_sources_files(sheaf__text_sources *out, const char *path)
 {
-    char **name = NULL;
+    char **name = NULL, file[SHEAF_PATH_SIZE];
     int64_t count = 0;
     *out = (sheaf__text_sources){ 0 };
     if (sheaf__path_kind(path) != SHEAF_PATH_DIR)
         return add_file(out, path);
     sheaf_status *st = sheaf__list_dir(&name, &count, path);
     for (int64_t i = 0; i < count && st == NULL; i++) {
-        char *file = NULL;
-        if (!is_json_name(name[i])) {
-            if (name[i][0] != '.' && out->passed++ == 0)
-                snprintf(out->first, sizeof out->first, "%s", name[i]);
-            continue;
-        }
-        st = sheaf__path_join(&file, path, name[i]);
-        TRY(st, add_file(out, file));
-        free(file);
+        if (is_json_name(name[i]))
+            st = add_file(out, sheaf__path_in(file, path, name[i]));
+        else if (name[i][0] != '.' && out->passed++ == 0)
+            snprintf(out->first, sizeof out->first, "%s", name[i]);
     }
     sheaf__names_free(name, count);
     return st == NULL && out->paths == 0 ? no_files(path) : st;

@@ -5,6 +5,7 @@
 #include "checkpoint/store/probe.h"
 #include "checkpoint/store/checkpoint.h"
 #include "catalog/boxes.h"
+#include "data/complaints.h"
 #include "dialects/hf/hf.h"
 #include "dialects/peft/peft.h"
 #include "lora/stacked.h"
@@ -421,26 +422,26 @@ static sheaf_status *export_from(const char *dst, const char *checkpoint,
     return st;
 }
 
-/* OUT/PART/step-N; NULL: no memory. */
-static char *step_folder(const sheaf_train_options *o, const char *part, int64_t step)
+/* OUT/PART/step-N. */
+static const char *step_folder(char path[SHEAF_PATH_SIZE], const sheaf_train_options *o,
+                               const char *part, int64_t step)
 {
-    char *path = NULL, name[SHEAF__STEP_NAME];
-    return asprintf(&path, "%s/%s/%s", o->out, part, sheaf__step_name(name, step)) < 0 ? NULL
-                                                                                       : path;
+    char name[SHEAF__STEP_NAME];
+    snprintf(path, SHEAF_PATH_SIZE, "%s/%s/%s", o->out, part, sheaf__step_name(name, step));
+    return path;
 }
 
 sheaf_status *sheaf__export_step(const sheaf_train_options *o, const sheaf__opened *opened,
                                  int64_t step, bool only_missing, const sheaf_events *events)
 {
-    char *checkpoint = step_folder(o, "checkpoints", step), *dst = step_folder(o, "exports", step);
-    sheaf_status *st = dst == NULL || checkpoint == NULL ? sheaf__no_memory("export") : NULL;
-    if (st == NULL && !(only_missing && sheaf__path_kind(dst) != SHEAF_PATH_NONE)) {
-        st = export_from(dst, checkpoint, o, opened, events);
-        if (st == NULL)
-            sheaf_note(events, "wrote %s", dst);
-    }
-    free(dst);
-    free(checkpoint);
+    char checkpoint[SHEAF_PATH_SIZE], dst[SHEAF_PATH_SIZE];
+    step_folder(dst, o, "exports", step);
+    if (only_missing && sheaf__path_kind(dst) != SHEAF_PATH_NONE)
+        return NULL;
+    sheaf_status *st =
+        export_from(dst, step_folder(checkpoint, o, "checkpoints", step), o, opened, events);
+    if (st == NULL)
+        sheaf_note(events, "wrote %s", dst);
     return st;
 }
 
@@ -448,18 +449,13 @@ sheaf_status *sheaf__export_step(const sheaf_train_options *o, const sheaf__open
 static sheaf_status *best_is_lost(sheaf_status *st, const char *checkpoint, const char *out)
 {
     sheaf_damages damages = { 0 };
-    sheaf_text word = { 0 };
     sheaf_status *looked = sheaf_checkpoint_examine(&damages, checkpoint, false);
-    if (st != NULL && looked == NULL && damages.count > 0) {
-        sheaf__text_word(&word, out);
-        st = sheaf_in(st, "`use-best`");
-        sheaf_try_this(st,
-                       "put that checkpoint back, or take the last step as the result: sheaf train "
-                       "--resume --out %s --no-use-best",
-                       word.at == NULL ? out : word.at);
-    }
+    if (looked == NULL && damages.count > 0)
+        sheaf__try_path(sheaf_in(st, "`use-best`"),
+                        "put that checkpoint back, or take the last step as the result: sheaf "
+                        "train --resume --out ",
+                        out, " --no-use-best");
     sheaf_status_free(looked);
-    sheaf__text_release(&word);
     return st;
 }
 
@@ -468,14 +464,11 @@ sheaf_status *sheaf__export(char **result, char **checkpoint, const sheaf_train_
                             const sheaf_events *events)
 {
     const bool lora = o->method == SHEAF_METHOD_LORA;
-    char *trained = step_folder(o, "checkpoints", from);
-    *checkpoint = step_folder(o, "checkpoints", step);
+    char path[SHEAF_PATH_SIZE];
     sheaf_status *st = sheaf__path_join(result, o->out, lora ? "adapter" : "model");
-    if (st == NULL && (*checkpoint == NULL || trained == NULL))
+    *checkpoint = strdup(step_folder(path, o, "checkpoints", step));
+    if (st == NULL && *checkpoint == NULL)
         st = sheaf__no_memory("result of the run");
-    TRY(st, export_from(*result, trained, o, opened, events));
-    if (st != NULL && from != step && trained != NULL)
-        st = best_is_lost(st, trained, o->out);
-    free(trained);
-    return st;
+    TRY(st, export_from(*result, step_folder(path, o, "checkpoints", from), o, opened, events));
+    return st != NULL && from != step ? best_is_lost(st, path, o->out) : st;
 }

@@ -89,19 +89,16 @@ static sheaf_status *stamps_hold(bool *hold, const sheaf__origin *o)
 /* The command writes run.json; one that cannot be read is ignored. */
 static sheaf_status *read_known(sheaf__origin *o, const char *out)
 {
-    char *path = NULL;
+    char path[SHEAF_PATH_SIZE];
     json_t *root = NULL;
-    if (out == NULL)
+    if (out == NULL || !sheaf__path_has(out, "run.json", SHEAF_PATH_FILE))
         return NULL;
-    sheaf_status *st = sheaf__path_join(&path, out, "run.json");
-    if (st == NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE)
-        st = sheaf__json_load(&root, path);
-    st = sheaf__only_memory(st);
+    sheaf_status *st =
+        sheaf__only_memory(sheaf__json_load(&root, sheaf__path_in(path, out, "run.json")));
     json_t *base = json_object_get(root, "base");
     if (json_integer_value(json_object_get(base, "version")) == SHEAF__ORIGIN_VERSION)
         o->known = json_incref(base);
     json_decref(root);
-    free(path);
     return st;
 }
 
@@ -116,18 +113,11 @@ static sheaf_status *hash_file(char out[33], const char *path)
 
 static sheaf_status *hash_tokenizer(sheaf__origin *o, const sheaf__origin_from *from)
 {
-    char *path = NULL;
-    if (from->tokenizer != NULL && from->tokenizer[0] != '\0')
-        return sheaf__path_kind(from->tokenizer) == SHEAF_PATH_FILE
-                   ? hash_file(o->tokenizer, from->tokenizer)
-                   : NULL;
-    if (sheaf__path_kind(from->model) != SHEAF_PATH_DIR)
-        return NULL;
-    sheaf_status *st = sheaf__path_join(&path, from->model, "tokenizer.model");
-    if (st == NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE)
-        st = hash_file(o->tokenizer, path);
-    free(path);
-    return st;
+    char beside[SHEAF_PATH_SIZE];
+    const char *path = sheaf__is_given(from->tokenizer)
+                           ? from->tokenizer
+                           : sheaf__path_in(beside, from->model, "tokenizer.model");
+    return sheaf__path_kind(path) == SHEAF_PATH_FILE ? hash_file(o->tokenizer, path) : NULL;
 }
 
 static sheaf_status *hash_adapter(sheaf__origin *o)

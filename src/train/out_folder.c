@@ -58,17 +58,16 @@ static sheaf_status *peek_rank(void *arg, sheaf_comm *comm)
 sheaf_status *sheaf_train_peek(char **settings, int64_t *step, const char *out)
 {
     peek p = { .out = out };
-    char *path = NULL, *all = NULL;
+    char path[SHEAF_PATH_SIZE], *all = NULL;
     size_t size;
-    sheaf_status *st = sheaf__path_join(&path, out, "settings");
-    const bool stored = st == NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE;
+    sheaf_status *st = NULL;
+    const bool stored = sheaf__path_has(out, "settings", SHEAF_PATH_FILE);
     /* A folder without a run stays unchanged. Of several processes the first takes the lock. */
-    if (st == NULL && sheaf__path_has(out, "checkpoints", SHEAF_PATH_DIR) &&
+    if (sheaf__path_has(out, "checkpoints", SHEAF_PATH_DIR) &&
         (sheaf__launcher_look().number == 0 || !stored))
         st = sheaf_comm_run_threads(1, peek_rank, &p);
     if (st == NULL && stored) /* all of them, not only those in checkpoints */
-        st = sheaf__file_read_all(&all, &size, path, 1 << 20);
-    free(path);
+        st = sheaf__file_read_all(&all, &size, sheaf__path_in(path, out, "settings"), 1 << 20);
     if (all != NULL) {
         free(p.settings);
         p.settings = all;
@@ -95,27 +94,22 @@ static sheaf_status *out_is_taken(const char *out, sheaf_path_kind by)
 static bool is_own_log(const char *out, const char *name)
 {
     struct stat file, own;
-    char *path = NULL;
+    char path[SHEAF_PATH_SIZE];
     bool is = false;
-    sheaf_status_free(sheaf__path_join(&path, out, name));
-    if (path != NULL && lstat(path, &file) == 0 && S_ISREG(file.st_mode))
+    if (lstat(sheaf__path_in(path, out, name), &file) == 0 && S_ISREG(file.st_mode))
         for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO && !is; fd++)
             is = fstat(fd, &own) == 0 && own.st_dev == file.st_dev && own.st_ino == file.st_ino;
-    free(path);
     return is;
 }
 
 /* Does OUT/checkpoints have only the lock, which a run takes before it writes anything else? */
 static bool holds_lock_alone(const char *out)
 {
-    char *path = NULL, **name = NULL;
+    char path[SHEAF_PATH_SIZE], **name = NULL;
     int64_t count = 0;
-    sheaf_status_free(sheaf__path_join(&path, out, "checkpoints"));
-    if (path != NULL)
-        sheaf_status_free(sheaf__list_dir(&name, &count, path));
+    sheaf_status_free(sheaf__list_dir(&name, &count, sheaf__path_in(path, out, "checkpoints")));
     const bool alone = count == 1 && strcmp(name[0], "lock") == 0;
     sheaf__names_free(name, count);
-    free(path);
     return alone;
 }
 
@@ -126,13 +120,9 @@ enum { OF_SOME_RUNS = 2 };
 
 static void remove_some(const char *out)
 {
-    for (int i = 0; i < OF_SOME_RUNS; i++) {
-        char *path = NULL;
-        sheaf_status_free(sheaf__path_join(&path, out, before_steps[i]));
-        if (path != NULL)
-            remove(path);
-        free(path);
-    }
+    char path[SHEAF_PATH_SIZE];
+    for (int i = 0; i < OF_SOME_RUNS; i++)
+        remove(sheaf__path_in(path, out, before_steps[i]));
 }
 
 /* Does a folder have only what a run makes before its first step ends? */
@@ -145,12 +135,10 @@ static bool came_to_nothing(const char *out, char **name, int64_t count)
             other = other && strcmp(name[i], before_steps[k]) != 0;
         ours = ours || strcmp(name[i], "settings") == 0;
     }
-    char *metrics = NULL;
+    char metrics[SHEAF_PATH_SIZE];
     struct stat look;
-    sheaf_status *st = sheaf__path_join(&metrics, out, "metrics.jsonl");
-    const bool steps = st != NULL || (stat(metrics, &look) == 0 && look.st_size > 0);
-    sheaf_status_free(st);
-    free(metrics);
+    const bool steps =
+        stat(sheaf__path_in(metrics, out, "metrics.jsonl"), &look) == 0 && look.st_size > 0;
     return ours && !other && !steps;
 }
 
@@ -170,28 +158,20 @@ static sheaf_status *check_folder(sheaf__out_folder *f, char **name, int64_t cou
 /* Tokenised data, perhaps of an earlier try, which are used again. */
 static bool is_own_cache(const char *out, const char *name)
 {
-    char *path = NULL;
-    bool is = false;
-    if (strcmp(name, "cache") != 0)
-        return false;
-    sheaf_status_free(sheaf__path_join(&path, out, name));
-    is = path != NULL && sheaf__row_cache_is(path);
-    free(path);
-    return is;
+    char path[SHEAF_PATH_SIZE];
+    return strcmp(name, "cache") == 0 && sheaf__row_cache_is(sheaf__path_in(path, out, name));
 }
 
 /* Tokenised data elsewhere in OUT would make it a folder with files, refused for a new run only
  * after all is tokenised, or collide with the run's own files. */
 static sheaf_status *check_cache(const sheaf_train_options *o)
 {
-    char *inside = NULL, *cache = NULL, *own = NULL;
-    if (o->data_cache == NULL || o->data_cache[0] == '\0')
+    char *inside = NULL, cache[SHEAF_PATH_SIZE], *own = NULL;
+    if (!sheaf__is_given(o->data_cache))
         return NULL;
     sheaf_status *st = sheaf__output_inside(&inside, o->data_cache, o->out);
     if (st == NULL && inside != NULL)
-        st = sheaf__path_join(&cache, o->out, "cache");
-    if (st == NULL && inside != NULL)
-        st = sheaf__output_inside(&own, cache, o->data_cache);
+        st = sheaf__output_inside(&own, sheaf__path_in(cache, o->out, "cache"), o->data_cache);
     const bool is_own = own != NULL && inside != NULL && strcmp(own, inside) == 0;
     if (st == NULL && inside != NULL && !is_own) {
         st = sheaf_fail(SHEAF_E_ARG, "`data-cache %s`", o->data_cache);
@@ -200,7 +180,6 @@ static sheaf_status *check_cache(const sheaf_train_options *o)
         sheaf_try_this(st, "`data-cache %s`, or a folder that several runs share", cache);
     }
     free(inside);
-    free(cache);
     free(own);
     return st;
 }
@@ -214,11 +193,9 @@ static bool is_left_proof(const char *name)
 /* OUT, or where it would be made. */
 static sheaf_status *check_writable(const char *out)
 {
-    char *first = NULL;
-    sheaf_status *st = sheaf__path_join(&first, out, "checkpoints");
-    TRY(st, sheaf_in(sheaf__path_check_new(first, true), "`out`"));
-    free(first);
-    return st;
+    char first[SHEAF_PATH_SIZE];
+    return sheaf_in(sheaf__path_check_new(sheaf__path_in(first, out, "checkpoints"), true),
+                    "`out`");
 }
 
 sheaf_status *sheaf__out_check(sheaf__out_folder *f)
@@ -267,11 +244,9 @@ static sheaf_status *take(sheaf__out_folder *f)
 
 sheaf_status *sheaf__out_settings(const sheaf__out_folder *f, const char *recipe)
 {
-    char *path = NULL;
-    sheaf_status *st = sheaf__path_join(&path, f->options->out, "settings");
-    TRY(st, sheaf__file_write_whole(path, recipe, strlen(recipe)));
-    free(path);
-    return st;
+    char path[SHEAF_PATH_SIZE];
+    return sheaf__file_write_whole(sheaf__path_in(path, f->options->out, "settings"), recipe,
+                                   strlen(recipe));
 }
 
 sheaf_status *sheaf__out_prepare(sheaf__out_folder *f, const char *recipe)
@@ -295,19 +270,15 @@ sheaf_status *sheaf__out_prepare(sheaf__out_folder *f, const char *recipe)
 sheaf_status *sheaf__out_check_held(const sheaf__out_folder *f)
 {
     const char *out = f->options->out;
-    char *lock = NULL;
-    if (f->dir < 0)
+    char lock[SHEAF_PATH_SIZE];
+    sheaf__path_in(lock, out, "checkpoints/lock");
+    if (f->dir < 0 || (sheaf__path_holds(out, f->dir) && sheaf__path_holds(lock, f->lock)))
         return NULL;
-    sheaf_status *st = sheaf__path_join(&lock, out, "checkpoints/lock");
-    if (st == NULL && (!sheaf__path_holds(out, f->dir) || !sheaf__path_holds(lock, f->lock))) {
-        st = sheaf_fail(SHEAF_E_IO, "%s", out);
-        sheaf_expected(st, "the folder that this run holds, with its lock %s", lock);
-        sheaf_found(st, "it was moved or removed, or others took its place, while the run went on");
-        sheaf_try_this(st, "nothing was written to what is there now; go on with `resume` where it "
-                           "was moved to, or from a copy, or begin anew");
-    }
-    free(lock);
-    return st;
+    sheaf_status *st = sheaf_fail(SHEAF_E_IO, "%s", out);
+    sheaf_expected(st, "the folder that this run holds, with its lock %s", lock);
+    sheaf_found(st, "it was moved or removed, or others took its place, while the run went on");
+    return sheaf_try_this(st, "nothing was written to what is there now; go on with `resume` where "
+                              "it was moved to, or from a copy, or begin anew");
 }
 
 void sheaf__out_release(sheaf__out_folder *f)
@@ -323,19 +294,13 @@ void sheaf__out_sweep(const sheaf__out_folder *f)
 {
     static const char *const ours[] = { "settings.", "run.json.", "best.json.", "reference.",
                                         "seen-" };
-    char **name = NULL;
+    char path[SHEAF_PATH_SIZE], **name = NULL;
     int64_t count = 0;
     sheaf_status_free(sheaf__list_dir(&name, &count, f->options->out));
     for (int64_t i = 0; i < count; i++)
-        for (size_t k = 0; k < sizeof ours / sizeof *ours; k++) {
-            char *path = NULL;
-            if (!sheaf__path_is_partial(name[i]) || strncmp(name[i], ours[k], strlen(ours[k])) != 0)
-                continue;
-            sheaf_status_free(sheaf__path_join(&path, f->options->out, name[i]));
-            if (path != NULL)
-                remove(path);
-            free(path);
-        }
+        for (size_t k = 0; k < sizeof ours / sizeof *ours; k++)
+            if (sheaf__path_is_partial(name[i]) && strncmp(name[i], ours[k], strlen(ours[k])) == 0)
+                remove(sheaf__path_in(path, f->options->out, name[i]));
     sheaf__names_free(name, count);
 }
 
@@ -343,14 +308,11 @@ void sheaf__out_undo(const sheaf__out_folder *f)
 {
     static const char *const made[] = { "checkpoints/lock", "checkpoints", "settings",
                                         "metrics.jsonl", "run.json" };
+    char path[SHEAF_PATH_SIZE];
     bool gone = true;
     remove_some(f->options->out);
-    for (size_t i = 0; i < sizeof made / sizeof *made && gone; i++) {
-        char *path = NULL;
-        sheaf_status_free(sheaf__path_join(&path, f->options->out, made[i]));
-        gone = path != NULL && remove(path) == 0;
-        free(path);
-    }
+    for (size_t i = 0; i < sizeof made / sizeof *made && gone; i++)
+        gone = remove(sheaf__path_in(path, f->options->out, made[i])) == 0;
     if (f->made)
         rmdir(f->options->out); /* only where it is empty */
 }
@@ -364,33 +326,31 @@ static bool is_root(const char *path)
     return strcmp(path, ".") == 0 || strcmp(path, "/") == 0;
 }
 
-/* The parent of `path`, which is freed; NULL: no memory. */
-static char *parent_of(char *path)
+/* `path` becomes the folder that it is in. */
+static void go_up(char path[SHEAF_PATH_SIZE])
 {
-    char *parent = NULL;
-    sheaf_status_free(sheaf__path_parent(&parent, path));
-    free(path);
-    return parent;
+    char above[SHEAF_PATH_SIZE];
+    strcpy(path, sheaf__path_above(above, path));
 }
 
 /* How many of OUT and its parents do not exist yet. */
 static int missing_folders(const char *out)
 {
     int count = 0;
-    char *at = strdup(out);
-    for (; at != NULL && sheaf__path_kind(at) == SHEAF_PATH_NONE && !is_root(at); count++)
-        at = parent_of(at);
-    free(at);
+    char at[SHEAF_PATH_SIZE];
+    snprintf(at, sizeof at, "%s", out);
+    for (; sheaf__path_kind(at) == SHEAF_PATH_NONE && !is_root(at); count++)
+        go_up(at);
     return count;
 }
 
 /* Removes them again, unless one is no longer empty. */
 static void remove_folders(const char *out, int count)
 {
-    char *at = strdup(out);
-    for (; at != NULL && count > 0 && (rmdir(at) == 0 || errno == ENOENT); count--)
-        at = parent_of(at);
-    free(at);
+    char at[SHEAF_PATH_SIZE];
+    snprintf(at, sizeof at, "%s", out);
+    for (; count > 0 && (rmdir(at) == 0 || errno == ENOENT); count--)
+        go_up(at);
 }
 
 /* OUT/seen-TOKEN.partial-PID-MARK. It is in OUT, which is made for it: a process killed meanwhile
@@ -398,17 +358,15 @@ static void remove_folders(const char *out, int count)
 static sheaf_status *write_proof(char **path, char name[NAME], const char *out)
 {
     uint64_t token[2];
-    char seen[40], *base = NULL;
+    char seen[40], base[SHEAF_PATH_SIZE];
     if (getrandom(token, sizeof token, 0) != (ssize_t)sizeof token)
         return sheaf_fail(SHEAF_E_IO, "random bytes");
     snprintf(seen, sizeof seen, "seen-%016" PRIx64 "%016" PRIx64, token[0], token[1]);
     sheaf_status *st = sheaf__make_dirs(out);
-    TRY(st, sheaf__path_join(&base, out, seen));
-    TRY(st, sheaf__partial_path(path, base, "partial", 0));
+    TRY(st, sheaf__partial_path(path, sheaf__path_in(base, out, seen), "partial", 0));
     if (st == NULL)
         snprintf(name, NAME, "%s", strrchr(*path, '/') + 1);
     TRY(st, sheaf__file_write_whole(*path, "", 0));
-    free(base);
     return sheaf_in(st, "`out %s`", out);
 }
 
@@ -416,30 +374,27 @@ static sheaf_status *write_proof(char **path, char name[NAME], const char *out)
  * innermost existing parent of OUT. */
 static void look_anew(const char *out)
 {
-    char *at = strdup(out);
+    char at[SHEAF_PATH_SIZE];
     DIR *folder = NULL;
-    while (at != NULL && (folder = opendir(at)) == NULL && !is_root(at))
-        at = parent_of(at);
+    snprintf(at, sizeof at, "%s", out);
+    while ((folder = opendir(at)) == NULL && !is_root(at))
+        go_up(at);
     if (folder != NULL)
         closedir(folder);
-    free(at);
 }
 
 static sheaf_status *look(const char *name, const char *out, double wait)
 {
     const double end = sheaf__seconds() + wait;
-    char *path = NULL;
-    sheaf_status *st = sheaf__path_join(&path, out, name);
-    bool seen = st == NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE;
-    while (st == NULL && !seen && sheaf__seconds() < end) {
+    bool seen = sheaf__path_has(out, name, SHEAF_PATH_FILE);
+    while (!seen && sheaf__seconds() < end) {
         look_anew(out);
         nanosleep(&(struct timespec){ .tv_nsec = 50000000 }, NULL);
-        seen = sheaf__path_kind(path) == SHEAF_PATH_FILE;
+        seen = sheaf__path_has(out, name, SHEAF_PATH_FILE);
     }
-    free(path);
-    if (st != NULL || seen)
-        return st;
-    st = sheaf_fail(SHEAF_E_ARG, "`out %s`", out);
+    if (seen)
+        return NULL;
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "`out %s`", out);
     sheaf_expected(st, "a folder that the hosts of all processes see");
     sheaf_found(st, "the file that the first process wrote is not there");
     return sheaf_try_this(st, "name a folder on a file system that all hosts share");

@@ -43,21 +43,19 @@ void sheaf__eval_state_read(sheaf__eval_state *out, const json_t *object)
 
 sheaf_status *sheaf__eval_state_write(const sheaf__eval_state *j, const char *out)
 {
-    char *path = NULL;
+    char path[SHEAF_PATH_SIZE];
     sheaf_text text = { 0 };
+    sheaf__path_in(path, out, "best.json");
     sheaf__text_add(&text,
                     "{\"step\": %" PRId64 ", \"eval_loss\": %.17g, "
                     "\"checkpoint\": \"checkpoints/step-%08" PRId64 "\"}\n",
                     j->best, j->best_loss, j->best);
-    sheaf_status *st = sheaf__path_join(&path, out, "best.json");
-    if (st == NULL && text.failed)
-        st = sheaf__no_memory(path);
+    sheaf_status *st = text.failed ? sheaf__no_memory(path) : NULL;
     if (st == NULL && j->best == 0)
         remove(path); /* of steps that will be done again */
     else if (st == NULL)
         st = sheaf__file_write_whole(path, text.at, text.size);
     sheaf__text_release(&text);
-    free(path);
     return st;
 }
 

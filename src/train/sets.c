@@ -107,37 +107,36 @@ static sheaf_status *read(sheaf_data **out, const char *path, const sheaf_train_
                           const atomic_int *stop, bool trains, const sheaf__objective *objective)
 {
     const bool own = o->tokens_in == NULL;
-    char *beside = NULL;
-    sheaf_status *st =
-        o->out == NULL || o->out[0] == '\0' ? NULL : sheaf__path_join(&beside, o->out, "cache");
-    TRY(st, sheaf_data_open(out, path,
-                            &(sheaf_data_options){ .config = config,
-                                                   .seq = o->seq,
-                                                   .events = events,
-                                                   .folder = own ? o->model : o->tokens_in,
-                                                   .tokenizer = own ? o->tokenizer : NULL,
-                                                   .prompt_template = o->prompt_template,
-                                                   .date = o->date,
-                                                   .query = o->query,
-                                                   .loss_on = o->loss_on,
-                                                   .on_long = o->on_long,
-                                                   .on_bad = o->on_bad,
-                                                   .fields = o->fields,
-                                                   .specials = o->specials,
-                                                   .pack = trains && o->pack,
-                                                   .pairs = objective->pairs,
-                                                   .judged = objective->judged,
-                                                   .rollouts = objective->grouped,
-                                                   .scores = objective->scores,
-                                                   .by_length = trains && o->by_length,
-                                                   .cache = o->data_cache,
-                                                   .cache_beside = beside,
-                                                   .micro_batch = o->micro_batch,
-                                                   .weights = trains,
-                                                   .threads = o->threads,
-                                                   .stop = stop }));
-    free(beside);
-    return st;
+    char beside[SHEAF_PATH_SIZE];
+    return sheaf_data_open(
+        out, path,
+        &(sheaf_data_options){ .config = config,
+                               .seq = o->seq,
+                               .events = events,
+                               .folder = own ? o->model : o->tokens_in,
+                               .tokenizer = own ? o->tokenizer : NULL,
+                               .prompt_template = o->prompt_template,
+                               .date = o->date,
+                               .query = o->query,
+                               .loss_on = o->loss_on,
+                               .on_long = o->on_long,
+                               .on_bad = o->on_bad,
+                               .fields = o->fields,
+                               .specials = o->specials,
+                               .pack = trains && o->pack,
+                               .pairs = objective->pairs,
+                               .judged = objective->judged,
+                               .rollouts = objective->grouped,
+                               .scores = objective->scores,
+                               .by_length = trains && o->by_length,
+                               .cache = o->data_cache,
+                               .cache_beside = sheaf__is_given(o->out)
+                                                   ? sheaf__path_in(beside, o->out, "cache")
+                                                   : NULL,
+                               .micro_batch = o->micro_batch,
+                               .weights = trains,
+                               .threads = o->threads,
+                               .stop = stop });
 }
 
 /* What a recipe has for supervised training yields. */
