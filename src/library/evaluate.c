@@ -281,7 +281,8 @@ static sheaf_status *refer_on_rank(void *self, sheaf__model *model)
     sheaf_status *st = sheaf__agree_groups(
         model->context, sum == NULL ? sheaf__no_memory("sums of the reference") : NULL);
     TRY(st, w->objective.reference
-                ? sheaf__pairs_sums(sum, model, &all, &w->objective, &w->train, 0, &how)
+                ? sheaf__pairs_sums(
+                      sum, &(sheaf__pair_reading){ model, &all, &w->objective, &w->train, &how }, 0)
                 : sheaf__evaluate_scores(sum, model, w->rows, &how));
     if (st == NULL && sheaf__team_keeps_result(model->context))
         memcpy(w->reference, sum, bytes);
@@ -411,10 +412,13 @@ static sheaf_status *on_rank(void *self, sheaf__model *model)
     how.take = takes ? take : NULL;
     how.self = w;
     how.stop = logits ? &w->enough : how.stop;
-    sheaf_status *st = sheaf__objective_prefers(&w->objective)
-                           ? sheaf__pairs_evaluate(&result, &sums, model, &all, &w->objective,
-                                                   &w->train, w->reference, &how)
-                           : sheaf__evaluate(&result, model, w->rows, &how);
+    sheaf_status *st =
+        sheaf__objective_prefers(&w->objective)
+            ? sheaf__pairs_evaluate(
+                  &result, &sums,
+                  &(sheaf__pair_reading){ model, &all, &w->objective, &w->train, &how },
+                  w->reference)
+            : sheaf__evaluate(&result, model, w->rows, &how);
     if (st == NULL && sheaf__team_keeps_result(model->context)) {
         w->result = result;
         w->sums = sums;

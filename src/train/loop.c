@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "comm/activity.h"
 #include "comm/all.h"
+#include "data/complaints.h"
 #include "train/evaluate.h"
 #include "train/export.h"
 #include "train/run.h"
@@ -18,17 +19,12 @@ static bool is_over(const sheaf__run *r)
 
 static sheaf_status *stopped(const sheaf__run *r, int64_t done)
 {
-    const char *out = r->options->out;
     sheaf_status *st = sheaf_fail(SHEAF_E_STOPPED,
                                   is_over(r) ? "`max-time` is over after step %lld"
                                              : "asked to stop after step %lld",
                                   (long long)done);
-    sheaf_text word = { 0 };
-    sheaf__text_word(&word, out);
-    sheaf_try_this(st, "everything was saved; go on with: sheaf train --resume --out %s",
-                   word.at == NULL ? out : word.at);
-    sheaf__text_release(&word);
-    return st;
+    return sheaf__try_path(st, "everything was saved; go on with: sheaf train --resume --out ",
+                           r->options->out, "");
 }
 
 /* ---- evaluations ---- */
@@ -128,8 +124,10 @@ static sheaf_status *evaluate(verdict *out, sheaf__run *r, const sheaf__rank *ra
     sheaf_status *st =
         r->job.sampler != NULL ? evaluate_rewards(&found, &sums, r, rank, done, &how)
         : sheaf__objective_prefers(&r->job.objective)
-            ? sheaf__pairs_evaluate(&found, &sums, rank->model, eval, &r->job.objective, r->options,
-                                    rank->reference[1].row, &how)
+            ? sheaf__pairs_evaluate(
+                  &found, &sums,
+                  &(sheaf__pair_reading){ rank->model, eval, &r->job.objective, r->options, &how },
+                  rank->reference[1].row)
             : sheaf__evaluate(&found, rank->model, eval->data, &how);
     if (st != NULL && sheaf_status_code(st) == SHEAF_E_STOPPED) {
         out->stopped = true;

@@ -217,18 +217,13 @@ sheaf_status *sheaf__pairs_look(sheaf__pair_sums *out, sheaf__pairs *p, const in
 
 /* ---- sums of rows ---- */
 
-typedef struct summing {
-    const sheaf_data *data;
-    const sheaf__objective *objective;
-} summing;
-
 static double sum_of(void *self, int64_t row, const uint8_t *answer, const float *each, int64_t n)
 {
-    const summing *of = self;
+    const sheaf__pair_reading *of = self;
     if (!of->objective->pairs)
         return sheaf__objective_sum(of->objective, answer, each, n, INT64_MAX);
-    const int64_t other = row ^ 1, own = sheaf_data_labels(of->data, &row, 1),
-                  beside = sheaf_data_labels(of->data, &other, 1);
+    const int64_t other = row ^ 1, own = sheaf_data_labels(of->subset->data, &row, 1),
+                  beside = sheaf_data_labels(of->subset->data, &other, 1);
     return sheaf__objective_sum(of->objective, answer, each, n, own < beside ? own : beside);
 }
 
@@ -238,12 +233,11 @@ static int64_t sample_of(const sheaf__subset *subset, int64_t i)
 }
 
 /* S of n rows, in their order, into values[]. other: as sheaf__evaluate_options has it. */
-static sheaf_status *sum_rows(double *values, sheaf__model *model, const sheaf_data *data,
-                              const sheaf__objective *objective, const int64_t *row,
-                              const int64_t *other, int64_t n, const sheaf__evaluate_options *how)
+static sheaf_status *sum_rows(double *values, const sheaf__pair_reading *of, const int64_t *row,
+                              const int64_t *other, int64_t n)
 {
-    summing self = { data, objective };
-    sheaf__evaluate_options options = *how;
+    sheaf__pair_reading self = *of;
+    sheaf__evaluate_options options = *of->how;
     sheaf__evaluation unused;
     options.row = row;
     options.other = other;
@@ -251,7 +245,7 @@ static sheaf_status *sum_rows(double *values, sheaf__model *model, const sheaf_d
     options.value = sum_of;
     options.values = values;
     options.self = &self;
-    return sheaf__evaluate(&unused, model, data, &options);
+    return sheaf__evaluate(&unused, of->model, of->subset->data, &options);
 }
 
 /* Marks the rows of the samples that are drawn. */
@@ -267,22 +261,21 @@ static void mark(double *sum, const sheaf__subset *of, const sheaf_train_options
     }
 }
 
-sheaf_status *sheaf__pairs_sums(double *out, sheaf__model *model, const sheaf__subset *subset,
-                                const sheaf__objective *objective, const sheaf_train_options *o,
-                                int64_t samples, const sheaf__evaluate_options *how)
+sheaf_status *sheaf__pairs_sums(double *out, const sheaf__pair_reading *of, int64_t samples)
 {
-    const int64_t all = sheaf_data_rows(subset->data);
+    const int64_t all = sheaf_data_rows(of->subset->data);
     int64_t *row = malloc((size_t)all * sizeof *row), n = 0;
     double *value = malloc((size_t)all * sizeof *value);
     sheaf_status *st = sheaf__agree_groups(
-        model->context, row == NULL || value == NULL ? sheaf__no_memory("sums of pairs") : NULL);
+        of->model->context,
+        row == NULL || value == NULL ? sheaf__no_memory("sums of pairs") : NULL);
     for (int64_t i = 0; i < all; i++)
         out[i] = NAN;
-    mark(out, subset, o, samples);
+    mark(out, of->subset, of->options, samples);
     for (int64_t i = 0; i < all && st == NULL; i++)
         if (!isnan(out[i]))
             row[n++] = i;
-    TRY(st, sum_rows(value, model, subset->data, objective, row, NULL, n, how));
+    TRY(st, sum_rows(value, of, row, NULL, n));
     for (int64_t i = 0; i < n && st == NULL; i++)
         out[row[i]] = value[i];
     free(row);
@@ -303,76 +296,71 @@ sheaf_status *sheaf__pairs_given(bool *all, double *out, const sheaf_data *data)
                                         "of %" PRId64 " of %" PRId64 " pairs", n / 2, rows / 2);
 }
 
-sheaf_status *sheaf__pairs_mixed(double *out, sheaf__model *model, const sheaf__subset *subset,
-                                 const sheaf__objective *objective, const sheaf_train_options *o,
-                                 int64_t samples, const sheaf__evaluate_options *how)
+sheaf_status *sheaf__pairs_mixed(double *out, const sheaf__pair_reading *of, int64_t samples)
 {
+    const sheaf_train_options *o = of->options;
     const int64_t n = o->micro_batch;
     int64_t *row = malloc(2 * (size_t)samples * sizeof *row + 1), *other = row + samples;
     sheaf_status *st = sheaf__agree_groups(
-        model->context, row == NULL ? sheaf__no_memory("sums of mismatched answers") : NULL);
-    if (st != NULL) {
-        free(row);
-        return st;
-    }
-    for (int64_t i = 0; i < samples; i++)
-        row[i] = sheaf__subset_row(subset, i, o->seed, o->shuffle);
-    for (int64_t i = 0; i < samples; i += n)
+        of->model->context, row == NULL ? sheaf__no_memory("sums of mismatched answers") : NULL);
+    for (int64_t i = 0; i < samples && st == NULL; i++)
+        row[i] = sheaf__subset_row(of->subset, i, o->seed, o->shuffle);
+    for (int64_t i = 0; i < samples && st == NULL; i += n)
         sheaf__pairs_other(other + i, row + i, samples - i < n ? samples - i : n);
-    st = sum_rows(out, model, subset->data, objective, row, other, samples, how);
+    TRY(st, sum_rows(out, of, row, other, samples));
     free(row);
     return st;
 }
 
 /* Sums in which all tokens count whole. */
-static sheaf_status *whole_sums(double *sum, sheaf__model *model, const sheaf__subset *subset,
-                                const sheaf__objective *objective, const sheaf_train_options *o,
-                                const sheaf__evaluate_options *how)
+static sheaf_status *whole_sums(double *sum, const sheaf__pair_reading *of)
 {
-    sheaf__objective whole = *objective;
+    sheaf__objective whole = *of->objective;
+    sheaf__pair_reading with = *of;
     whole.ld_alpha = 1;
-    return sheaf__pairs_sums(sum, model, subset, &whole, o, 0, how);
+    with.objective = &whole;
+    return sheaf__pairs_sums(sum, &with, 0);
 }
 
 /* Of each row its part of sheaf__pair.certainty, from its sums in *out. */
-static sheaf_status *certainties(double *out, double *doubled, sheaf__model *model,
-                                 const sheaf__subset *subset, const sheaf__objective *objective,
-                                 const sheaf_train_options *o, const sheaf__evaluate_options *how)
+static sheaf_status *certainties(double *out, double *doubled, const sheaf__pair_reading *of)
 {
-    const sheaf_data *data = subset->data;
-    sheaf__evaluate_options twice = *how;
-    twice.temperature = 0.5;
-    sheaf_status *st = whole_sums(out, model, subset, objective, o, how);
-    TRY(st, whole_sums(doubled, model, subset, objective, o, &twice));
+    const sheaf_data *data = of->subset->data;
+    sheaf__evaluate_options how = *of->how;
+    sheaf__pair_reading twice = *of;
+    how.temperature = 0.5;
+    twice.how = &how;
+    sheaf_status *st = whole_sums(out, of);
+    TRY(st, whole_sums(doubled, &twice));
     for (int64_t r = 0; r < sheaf_data_rows(data) && st == NULL; r++)
         out[r] = (doubled[r] - out[r]) / (double)sheaf_data_labels(data, &r, 1);
     return st;
 }
 
 /* The cross-entropy of the chosen answers' tokens, and of their prompts' where these count. */
-static sheaf_status *chosen_nll(sheaf__pair_sums *out, double *sum, sheaf__model *model,
-                                const sheaf__subset *subset, const sheaf__objective *objective,
-                                const sheaf_train_options *o, const sheaf__evaluate_options *how)
+static sheaf_status *chosen_nll(sheaf__pair_sums *out, double *sum, const sheaf__pair_reading *of)
 {
+    const sheaf__subset *subset = of->subset;
+    const bool whole = of->objective->prompts;
     const int64_t n = sheaf__subset_rows(subset);
     int64_t *row = malloc((size_t)n * sizeof *row + 1);
-    sheaf__evaluate_options prompts = *how;
+    sheaf__evaluate_options prompts = *of->how;
     sheaf__evaluation with;
     sheaf_status *st = sheaf__agree_groups(
-        model->context, row == NULL ? sheaf__no_memory("cross-entropy of answers") : NULL);
+        of->model->context, row == NULL ? sheaf__no_memory("cross-entropy of answers") : NULL);
     for (int64_t i = 0; i < n && st == NULL; i++)
         row[i] = sheaf_data_side(subset->data, sample_of(subset, i), 0);
     prompts.row = row;
     prompts.rows = n;
     prompts.prompts_too = true;
-    if (objective->prompts) {
-        TRY(st, sheaf__evaluate(&with, model, subset->data, &prompts));
+    if (whole) {
+        TRY(st, sheaf__evaluate(&with, of->model, subset->data, &prompts));
         out->nll_tokens = st == NULL ? (double)with.tokens : 0;
         out->nll = st == NULL ? with.loss * out->nll_tokens : 0;
-    } else if (objective->ld_alpha != 1) {
-        TRY(st, whole_sums(sum, model, subset, objective, o, how));
+    } else if (of->objective->ld_alpha != 1) {
+        TRY(st, whole_sums(sum, of));
     }
-    for (int64_t i = 0; i < n && st == NULL && !objective->prompts; i++) {
+    for (int64_t i = 0; i < n && st == NULL && !whole; i++) {
         out->nll -= sum[row[i]];
         out->nll_tokens += (double)sheaf_data_labels(subset->data, &row[i], 1);
     }
@@ -381,24 +369,22 @@ static sheaf_status *chosen_nll(sheaf__pair_sums *out, double *sum, sheaf__model
 }
 
 sheaf_status *sheaf__pairs_evaluate(sheaf__evaluation *out, sheaf__pair_sums *sums,
-                                    sheaf__model *model, const sheaf__subset *subset,
-                                    const sheaf__objective *objective, const sheaf_train_options *o,
-                                    const double *reference, const sheaf__evaluate_options *how)
+                                    const sheaf__pair_reading *of, const double *reference)
 {
-    const sheaf_data *data = subset->data;
-    const int64_t n = sheaf__subset_rows(subset);
-    const int64_t rows = sheaf_data_rows(data);
+    const sheaf__objective *objective = of->objective;
+    const sheaf_data *data = of->subset->data;
+    const int64_t n = sheaf__subset_rows(of->subset), rows = sheaf_data_rows(data);
     const int numbers = objective->weighting ? 3 : 1; /* of a row */
     double *sum = malloc((size_t)(numbers * rows) * sizeof *sum);
     *out = (sheaf__evaluation){ .tokens = n };
     *sums = (sheaf__pair_sums){ .means = objective->scores };
-    sheaf_status *st =
-        sheaf__agree_groups(model->context, sum == NULL ? sheaf__no_memory("sums of pairs") : NULL);
-    TRY(st, sheaf__pairs_sums(sum, model, subset, objective, o, 0, how));
+    sheaf_status *st = sheaf__agree_groups(of->model->context,
+                                           sum == NULL ? sheaf__no_memory("sums of pairs") : NULL);
+    TRY(st, sheaf__pairs_sums(sum, of, 0));
     if (objective->weighting)
-        TRY(st, certainties(sum + rows, sum + 2 * rows, model, subset, objective, o, how));
+        TRY(st, certainties(sum + rows, sum + 2 * rows, of));
     for (int64_t i = 0; i < n && st == NULL; i++) {
-        const int64_t first = sheaf_data_side(data, sample_of(subset, i), 0);
+        const int64_t first = sheaf_data_side(data, sample_of(of->subset, i), 0);
         sheaf__pair pair = { 0 };
         for (int side = 0; side < sheaf_data_sides(data); side++) {
             const int64_t row = first + side;
@@ -414,7 +400,7 @@ sheaf_status *sheaf__pairs_evaluate(sheaf__evaluation *out, sheaf__pair_sums *su
             add_single(sums, objective, &pair, sheaf_data_desirable(data, first), 0);
     }
     if (objective->nll != 0)
-        TRY(st, chosen_nll(sums, sum, model, subset, objective, o, how));
+        TRY(st, chosen_nll(sums, sum, of));
     out->correct = (int64_t)sums->right;
     out->loss = (n == 0 ? 0 : sums->loss / (double)n) +
                 (sums->nll_tokens == 0 ? 0 : objective->nll * (sums->nll / sums->nll_tokens));

@@ -78,27 +78,26 @@ void sheaf__pairs_weigh(sheaf__pair_sums *out, sheaf__pairs *pairs, const int64_
  * before, the first that of the last. */
 void sheaf__pairs_other(int64_t *out, const int64_t *row, int64_t n);
 
-/* sheaf__pairs_sums - S of the rows of some samples of a subset, as the model is now, into out[] by
- * row of the data, NaN for the others. Collective.
- *   samples  of those that a run draws in its order, how many; 0: all of the subset
- *   how      micro_batch, stop and events are read */
-sheaf_status *sheaf__pairs_sums(double *out, sheaf__model *model, const sheaf__subset *subset,
-                                const sheaf__objective *objective,
-                                const sheaf_train_options *options, int64_t samples,
-                                const sheaf__evaluate_options *how);
+/* A subset, as the model is now. */
+typedef struct sheaf__pair_reading {
+    sheaf__model *model;
+    const sheaf__subset *subset;
+    const sheaf__objective *objective;
+    const sheaf_train_options *options;
+    const sheaf__evaluate_options *how; /* micro_batch, stop and events are read */
+} sheaf__pair_reading;
+
+/* sheaf__pairs_sums - S of the rows of some samples, into out[] by row of the data, NaN for the
+ * others. Collective.
+ *   samples  of those that a run draws in its order, how many; 0: all of the subset */
+sheaf_status *sheaf__pairs_sums(double *out, const sheaf__pair_reading *of, int64_t samples);
 /* sheaf__pairs_given - *all: the data have the S of every row by their reference; then out[] by
  * row. Errors: SHEAF_E_DATA if one of several data sets has none. */
 sheaf_status *sheaf__pairs_given(bool *all, double *out, const sheaf_data *data);
-/* sheaf__pairs_mixed - S of the run's samples [0, samples) with mismatched answers, as the model is
- * now, into out[]. Collective. */
-sheaf_status *sheaf__pairs_mixed(double *out, sheaf__model *model, const sheaf__subset *subset,
-                                 const sheaf__objective *objective,
-                                 const sheaf_train_options *options, int64_t samples,
-                                 const sheaf__evaluate_options *how);
+/* sheaf__pairs_mixed - S of the run's samples [0, samples) with mismatched answers, into out[].
+ * Collective. */
+sheaf_status *sheaf__pairs_mixed(double *out, const sheaf__pair_reading *of, int64_t samples);
 /* sheaf__pairs_evaluate - loss and accuracy of pairs: correct counts pairs whose chosen answer has
  * the larger reward, tokens all pairs. */
 sheaf_status *sheaf__pairs_evaluate(sheaf__evaluation *out, sheaf__pair_sums *sums,
-                                    sheaf__model *model, const sheaf__subset *subset,
-                                    const sheaf__objective *objective,
-                                    const sheaf_train_options *options, const double *reference,
-                                    const sheaf__evaluate_options *how);
+                                    const sheaf__pair_reading *of, const double *reference);

@@ -236,22 +236,22 @@ static sheaf_status *begin(sheaf__rank *rank, const sheaf__job *job)
 static sheaf_status *make(sheaf__rank *rank, const sheaf__job *job, const sums *of,
                           const sheaf__evaluate_options *how)
 {
-    const sheaf__objective *objective = &job->objective;
     const sheaf__references *r = rank->reference;
+    const sheaf__pair_reading train = { rank->model, &job->train, &job->objective, job->options,
+                                        how },
+                              eval = { rank->model, &job->eval, &job->objective, job->options,
+                                       how };
     sheaf_status *st = NULL;
     if (job->other != NULL) /* its weights in the place of the run's */
         st = sheaf__agree_groups(
             rank->model->context,
             sheaf__model_load(rank->model, job->other->opened.weights, job->other->opened.adapter));
     if (!r[0].given)
-        TRY(st, sheaf__pairs_sums(r[0].row, rank->model, &job->train, objective, job->options,
-                                  of->drawn, how));
+        TRY(st, sheaf__pairs_sums(r[0].row, &train, of->drawn));
     if (of->mixed > 0)
-        TRY(st, sheaf__pairs_mixed(r[0].mixed, rank->model, &job->train, objective, job->options,
-                                   of->samples, how));
+        TRY(st, sheaf__pairs_mixed(r[0].mixed, &train, of->samples));
     if (of->eval > 0 && !r[1].given)
-        TRY(st,
-            sheaf__pairs_sums(r[1].row, rank->model, &job->eval, objective, job->options, 0, how));
+        TRY(st, sheaf__pairs_sums(r[1].row, &eval, 0));
     return TRY(st, begin(rank, job));
 }
 
@@ -287,22 +287,20 @@ sheaf_status *sheaf__rank_refer(sheaf__rank *rank, const sheaf__job *job, const 
                                 const sheaf__evaluate_options *how)
 {
     sums of;
-    char *path = NULL;
-    sheaf_status *st = NULL;
+    char path[SHEAF_PATH_SIZE];
     const char *cache = job->objective.cache;
+    const bool shared = sheaf__is_given(cache);
     if (job->objective.grouped) { /* it keeps the factors, as its completions are not known */
         sheaf__batch_refer(sheaf__stepper_batch(rank->stepper));
         return sheaf_in(sheaf__agree_groups(rank->model->context, begin(rank, job)),
                         "the reference");
     }
-    st = describe(&of, rank, job, origin);
-    if (st == NULL && sheaf__is_given(cache))
-        st = rank->context.rank + rank->context.group == 0 ? sheaf__make_dirs(cache) : NULL;
-    TRY(st, sheaf__is_given(cache) ? sheaf__path_join(&path, cache, of.key)
-                                   : sheaf__path_join(&path, job->options->out, "reference"));
+    sheaf_status *st = describe(&of, rank, job, origin);
+    if (st == NULL && shared && rank->context.rank + rank->context.group == 0)
+        st = sheaf__make_dirs(cache);
+    sheaf__path_in(path, shared ? cache : job->options->out, shared ? of.key : "reference");
     st = sheaf__agree_groups(rank->model->context, st);
     TRY(st, take(rank, job, &of, path, how));
-    free(path);
     sheaf__stepper_refer(rank->stepper, rank->reference[0]);
     return sheaf_in(st, "the reference");
 }
