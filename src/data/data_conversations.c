@@ -16,8 +16,7 @@ struct sheaf__conversations {
     const sheaf_data_options *options;
     sheaf__chat_template *own; /* the family's, where none is named or stored */
     sheaf__chat_encoder chat_encoder;
-    char *folder;   /* that paths of pictures start from */
-    int64_t across; /* the least --seq that cuts no picture, if the given one cuts some; else 0 */
+    char *folder; /* that paths of pictures start from */
     sheaf__pictures *pictures;
 };
 
@@ -78,16 +77,17 @@ static sheaf_status *check_one(const sheaf__text_sources *sources, const char *p
                           sources->path[0]);
 }
 
-sheaf_status *sheaf__conversations_open(sheaf__conversations **out, sheaf_data *data,
+sheaf_status *sheaf__conversations_open(sheaf__conversations **out, sheaf__row_writer *rows,
                                         const char *path, sheaf__text_sources *sources,
                                         const sheaf_data_options *options)
 {
     sheaf__conversations *t = *out = calloc(1, sizeof *t);
     if (t == NULL)
         return sheaf__data_no_memory(0);
-    t->data = data;
+    t->data = rows->data;
     t->options = options;
     sheaf_status *st = sheaf__pictures_new(&t->pictures, options->config, options->threads);
+    rows->pictures = t->pictures;
     TRY(st, check_one(sources, path));
     TRY(st, open_sources(t, sources));
     return TRY(st, sheaf__path_parent(&t->folder, sources->path[0]));
@@ -211,83 +211,4 @@ sheaf_status *sheaf__conversations_encode(sheaf__text_row *out, sheaf__text_reco
     if (st != NULL)
         sheaf__text_row_release(out);
     return st;
-}
-
-/* ---- the data set ---- */
-
-sheaf_status *sheaf__conversations_put(sheaf__conversations *t, sheaf__text_counts *c,
-                                       sheaf__text_row *row, const float *mark)
-{
-    sheaf_data *d = t->data;
-    const size_t n = (size_t)row->count;
-    sheaf_status *st = sheaf__data_reserve(
-        d, row->count, SHEAF__WITH_LABEL | (mark != NULL ? SHEAF__WITH_MARK : 0));
-    TRY(st, sheaf__pictures_put(t->pictures, row->picture, row->pictures));
-    if (st != NULL)
-        return st;
-    memcpy(d->token + d->tokens, row->id, n * sizeof *d->token);
-    memcpy(d->label + d->tokens, row->label, n * sizeof *d->label);
-    memcpy(d->images->embed + d->tokens, row->place, n);
-    memset(d->images->expert + d->tokens, 0, n);
-    d->label_after[d->rows] = row->behind;
-    if (mark != NULL)
-        d->mark[d->rows] = *mark;
-    d->tokens += row->count;
-    d->begin[++d->rows] = d->tokens;
-    c->rows++;
-    c->longest = row->count > c->longest ? row->count : c->longest;
-    return NULL;
-}
-
-static sheaf_status *across(sheaf__conversations *t, const sheaf__text_row *row, int64_t limit)
-{
-    int64_t last = row->count;
-    while (!row->place[last - 1])
-        last--;
-    t->across = last + 1 > t->across ? last + 1 : t->across;
-    sheaf_status *st = sheaf_fail(SHEAF_E_DATA, "text");
-    sheaf_expected(st, "all pictures within %" PRId64 " positions: they are not cut", limit);
-    return sheaf_found(st, "%" PRId64 " positions, the last of a picture at %" PRId64, row->count,
-                       last);
-}
-
-/* A picture is never cut. *left: does anything have a label then? */
-static sheaf_status *cut(bool *left, sheaf__conversations *t, sheaf__text_row *row, int64_t limit)
-{
-    *left = row->count <= limit;
-    if (*left)
-        return NULL;
-    if (memchr(row->place + limit, 1, (size_t)(row->count - limit)) != NULL)
-        return across(t, row, limit);
-    row->count = limit;
-    row->behind = SHEAF__NO_LABEL;
-    for (int64_t i = 1; i < row->count && !*left; i++)
-        *left = row->label[i] != SHEAF__NO_LABEL;
-    return NULL;
-}
-
-sheaf_status *sheaf__conversations_fit(bool *keep, sheaf__conversations *t, sheaf__text_counts *c,
-                                       sheaf__text_row *row, int n, int64_t place)
-{
-    const int64_t longest = n > 1 && row[1].count > row[0].count ? row[1].count : row[0].count;
-    sheaf_status *st = NULL;
-    *keep = sheaf__text_counts_fits(c, longest, place);
-    if (*keep || t->options->on_long != SHEAF_LONG_CUT)
-        return NULL;
-    *keep = true;
-    for (int i = 0; i < n && st == NULL && *keep; i++)
-        st = cut(keep, t, &row[i], c->limit);
-    c->cut += st == NULL && *keep;
-    c->emptied += st == NULL && !*keep;
-    return st;
-}
-
-sheaf_status *sheaf__conversations_advise(const sheaf__conversations *t, sheaf_status *st)
-{
-    if (st == NULL || t == NULL || sheaf_status_code(st) != SHEAF_E_DATA || t->across == 0)
-        return st;
-    return sheaf_try_this(st,
-                          "`seq %" PRId64 "` or more, `on-long skip`, or fewer pictures in a "
-                          "record; what else is bad must be repaired or taken out",
-                          t->across);
 }

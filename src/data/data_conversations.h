@@ -11,10 +11,10 @@
 
 typedef struct sheaf__conversations sheaf__conversations;
 
-/* sheaf__conversations_open - opens tokenizer and template of `sources`, which has the file.
- * Close also after a failure. Errors: SHEAF_E_UNSUPPORTED for several files, and
+/* sheaf__conversations_open - opens tokenizer and template of `sources`, which has the file; `rows`
+ * gets the pictures. Close also after a failure. Errors: SHEAF_E_UNSUPPORTED for several files, and
  * those of the sources. */
-sheaf_status *sheaf__conversations_open(sheaf__conversations **out, sheaf_data *data,
+sheaf_status *sheaf__conversations_open(sheaf__conversations **out, sheaf__row_writer *rows,
                                         const char *path, sheaf__text_sources *sources,
                                         const sheaf_data_options *options);
 /* sheaf__conversations_record - how its records are read. */
@@ -24,19 +24,6 @@ sheaf__text_record sheaf__conversations_record(const sheaf__conversations *conve
  * tokenizer. *out is empty after a failure. Thread-safe. */
 sheaf_status *sheaf__conversations_encode(sheaf__text_row *out, sheaf__text_record *record,
                                           const sheaf__conversations *conversations);
-/* sheaf__conversations_fit - do the n rows of a record fit, truncated where --on-long allows it?
- * Errors: SHEAF_E_DATA where a picture would be cut. */
-sheaf_status *sheaf__conversations_fit(bool *keep, sheaf__conversations *conversations,
-                                       sheaf__text_counts *counts, sheaf__text_row *row, int n,
-                                       int64_t place);
-/* sheaf__conversations_put - appends the row to the data set. mark: as
- * sheaf_data has it, or NULL. */
-sheaf_status *sheaf__conversations_put(sheaf__conversations *conversations,
-                                       sheaf__text_counts *counts, sheaf__text_row *row,
-                                       const float *mark);
-/* sheaf__conversations_advise - adds the --seq to try where pictures would have been cut. */
-sheaf_status *sheaf__conversations_advise(const sheaf__conversations *conversations,
-                                          sheaf_status *st);
 /* sheaf__conversations_keep - after the last row: the data set owns the pictures from now on. */
 sheaf_status *sheaf__conversations_keep(sheaf__conversations *conversations);
 void sheaf__conversations_close(sheaf__conversations *conversations); /* accepts NULL */

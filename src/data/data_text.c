@@ -96,11 +96,6 @@ static sheaf_status *gather(bool *more, reader *in)
     return NULL;
 }
 
-static bool learns_at(const sheaf__text_row *row, int64_t i)
-{
-    return row->label != NULL ? row->label[i] != SHEAF__NO_LABEL : row->trained[i] != 0;
-}
-
 static void learn_at(sheaf__text_row *row, int64_t i)
 {
     if (row->label != NULL)
@@ -116,7 +111,7 @@ static void share_prompt(sheaf__text_row row[2])
     enum { ACROSS = 4 }; /* tokens that one token of the other side can be */
     int64_t first[2];
     for (int k = 0; k < 2; k++)
-        for (first[k] = 0; first[k] < row[k].count && !learns_at(&row[k], first[k]);)
+        for (first[k] = 0; first[k] < row[k].count && !sheaf__text_row_learns(&row[k], first[k]);)
             first[k]++;
     const int later = first[1] > first[0];
     if (first[later] - first[!later] > ACROSS ||
@@ -166,7 +161,7 @@ static bool are_same(const sheaf__text_row row[2], const reader *in)
     for (int k = 0; k < 2; k++)
         n[k] = row[k].count < most ? row[k].count : most;
     for (int64_t i = 1; i < n[0] && !learnt; i++)
-        learnt = learns_at(row, i);
+        learnt = sheaf__text_row_learns(row, i);
     return learnt && n[0] == n[1] &&
            memcmp(row[0].id, row[1].id, (size_t)n[0] * sizeof *row->id) == 0;
 }
@@ -191,7 +186,7 @@ static void encode_rows(job *j, sheaf__text_record *record, const reader *in)
         j->same = are_same(row, in);
     }
     if (j->st == NULL && (in->options->pairs || in->options->judged) && !in->options->scores &&
-        learns_at(row, 0))
+        sheaf__text_row_learns(row, 0))
         j->st = sheaf__bad_field("prompt", "a token that the answer's first one follows", "none");
 }
 
@@ -252,14 +247,11 @@ static sheaf_status *check_form(reader *in, const job *j)
 static sheaf_status *put(reader *in, sheaf__text_row *row, int n, int64_t place, float mark)
 {
     sheaf__text_counts *counts = &in->facts.counts;
-    sheaf_status *st = NULL;
     in->rows.mark =
         in->options->judged || (in->options->pairs && in->options->scores) ? &mark : NULL;
-    if (in->conversations == NULL)
-        return sheaf__row_writer_put(&in->rows, counts, in->options, row, n, place);
-    for (int i = 0; i < n && st == NULL; i++)
-        st = sheaf__conversations_put(in->conversations, counts, &row[i], in->rows.mark);
-    return st;
+    return in->conversations == NULL
+               ? sheaf__row_writer_put(&in->rows, counts, in->options, row, n, place)
+               : sheaf__row_writer_add(&in->rows, counts, row, n);
 }
 
 static sheaf_status *put_later(reader *in)
@@ -295,8 +287,8 @@ static sheaf_status *take(reader *in, job *j)
     bad = sheaf__first_of(bad, j->st);
     j->st = NULL;
     for (int i = 0; i < j->rows && in->conversations != NULL && bad == NULL; i += together)
-        bad = sheaf__conversations_fit(&keep[i], in->conversations, &in->facts.counts, &j->row[i],
-                                       together, j->place);
+        bad = sheaf__row_writer_fit(&keep[i], &in->rows, &in->facts.counts, in->options, &j->row[i],
+                                    together, j->place);
     if (bad == NULL && j->same && in->options->pairs && in->complaints.skip)
         bad = sheaf__bad_field("rejected", "another answer than the chosen one", "the same");
     if (bad != NULL) {
@@ -471,8 +463,12 @@ static sheaf_status *verdict(reader *in, const char *path)
 {
     sheaf__text_counts *c = &in->facts.counts;
     const char *unit = in->sources.paths > 1 ? "record" : in->items.unit;
-    sheaf_status *st = sheaf__conversations_advise(
-        in->conversations, sheaf__complaints_verdict(&in->complaints, path, in->facts.records));
+    sheaf_status *st = sheaf__complaints_verdict(&in->complaints, path, in->facts.records);
+    if (st != NULL && sheaf_status_code(st) == SHEAF_E_DATA && in->rows.across > 0)
+        sheaf_try_this(st,
+                       "`seq %" PRId64 "` or more, `on-long skip`, or fewer pictures in a record; "
+                       "what else is bad must be repaired or taken out",
+                       in->rows.across);
     c->bad = in->complaints.left_out;
     TRY(st, sheaf_in(sheaf__text_counts_verdict(c, in->options, unit), "%s", path));
     if (st == NULL && c->rows == 0)
@@ -610,7 +606,7 @@ sheaf_status *sheaf__data_read_text(sheaf_data *data, const char *path,
     sheaf_status *st = sheaf__fields_read(&in.fields, options->fields);
     TRY(st, sheaf__text_sources_files(&in.sources, path));
     if (st == NULL && sheaf__pictures_of(options->config) != NULL) {
-        st = sheaf__conversations_open(&in.conversations, data, path, &in.sources, options);
+        st = sheaf__conversations_open(&in.conversations, &in.rows, path, &in.sources, options);
         path = in.sources.path[0]; /* the one file of a folder */
     } else if (st == NULL) {
         warn_of_unread_entries(&in, path);

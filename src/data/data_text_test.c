@@ -433,7 +433,7 @@ TEST(test_text__what_is_learnt_first_alone_is_cut_to_nothing)
 {
     int32_t id[4] = { 5, 6, 7, 8 };
     uint8_t trained[4] = { 1, 0, 0, 1 };
-    const sheaf__text_row row = { .id = id, .trained = trained, .count = 4 };
+    sheaf__text_row row = { .id = id, .trained = trained, .count = 4 };
     const sheaf_data_options options = { .on_long = SHEAF_LONG_CUT };
     sheaf__row_writer writer = { 0 };
     sheaf__text_counts c = { .limit = 3 };

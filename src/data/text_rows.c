@@ -2,72 +2,114 @@
 #include "data/text_rows.h"
 
 #include "base/base.h"
+#include "data/data_pictures.h"
 #include "data/row_cache.h"
 #include "data/record_pictures.h"
 
-static sheaf_status *keep(sheaf_data *data, const sheaf__text_row *row, int64_t count,
-                          const float *mark)
+static sheaf_status *append(const sheaf__row_writer *writer, const sheaf__text_row *row)
 {
-    sheaf_status *st = sheaf__data_reserve(
-        data, count, SHEAF__WITH_TRAINED | (mark != NULL ? SHEAF__WITH_MARK : 0));
+    sheaf_data *data = writer->data;
+    const int64_t at = data->tokens;
+    const size_t n = (size_t)row->count;
+    sheaf_status *st =
+        sheaf__data_reserve(data, row->count,
+                            (row->label != NULL ? SHEAF__WITH_LABEL : SHEAF__WITH_TRAINED) |
+                                (writer->mark != NULL ? SHEAF__WITH_MARK : 0));
+    if (row->label != NULL)
+        TRY(st, sheaf__pictures_put(writer->pictures, row->picture, row->pictures));
     if (st != NULL)
         return st;
-    memcpy(data->token + data->tokens, row->id, (size_t)count * sizeof *row->id);
-    memcpy(data->trained + data->tokens, row->trained, (size_t)count);
-    if (mark != NULL)
-        data->mark[data->rows] = *mark;
-    data->tokens += count;
+    memcpy(data->token + at, row->id, n * sizeof *row->id);
+    if (row->label != NULL) {
+        memcpy(data->label + at, row->label, n * sizeof *row->label);
+        memcpy(data->images->embed + at, row->place, n);
+        memset(data->images->expert + at, 0, n);
+        data->label_after[data->rows] = row->behind;
+    } else {
+        memcpy(data->trained + at, row->trained, n);
+    }
+    if (writer->mark != NULL)
+        data->mark[data->rows] = *writer->mark;
+    data->tokens += row->count;
     data->begin[++data->rows] = data->tokens;
     return NULL;
 }
 
-/* The first token is never predicted. */
-static bool learns(const sheaf__text_row *row, int64_t count)
+static sheaf_status *across(sheaf__row_writer *writer, const sheaf__text_row *row, int64_t limit)
 {
-    return count > 1 && memchr(row->trained + 1, 1, (size_t)count - 1) != NULL;
+    int64_t last = row->count;
+    while (!row->place[last - 1])
+        last--;
+    writer->across = last + 1 > writer->across ? last + 1 : writer->across;
+    sheaf_status *st = sheaf_fail(SHEAF_E_DATA, "text");
+    sheaf_expected(st, "all pictures within %" PRId64 " positions: they are not cut", limit);
+    return sheaf_found(st, "%" PRId64 " positions, the last of a picture at %" PRId64, row->count,
+                       last);
 }
 
-bool sheaf__text_counts_fits(sheaf__text_counts *c, int64_t count, int64_t place)
+/* A picture is never cut. *left: does anything have a label then? The first token is never
+ * predicted. */
+static sheaf_status *cut(bool *left, sheaf__row_writer *writer, sheaf__text_row *row, int64_t limit)
 {
-    if (count <= c->limit)
-        return true;
-    c->longest_seen = count > c->longest_seen ? count : c->longest_seen;
+    *left = row->count <= limit;
+    if (*left)
+        return NULL;
+    if (row->place != NULL && memchr(row->place + limit, 1, (size_t)(row->count - limit)) != NULL)
+        return across(writer, row, limit);
+    row->count = limit;
+    row->behind = SHEAF__NO_LABEL;
+    for (int64_t i = 1; i < row->count && !*left; i++)
+        *left = sheaf__text_row_learns(row, i);
+    return NULL;
+}
+
+sheaf_status *sheaf__row_writer_fit(bool *keep, sheaf__row_writer *writer, sheaf__text_counts *c,
+                                    const sheaf_data_options *options, sheaf__text_row *row, int n,
+                                    int64_t place)
+{
+    int64_t longest = 0;
+    sheaf_status *st = NULL;
+    for (int i = 0; i < n; i++)
+        longest = row[i].count > longest ? row[i].count : longest;
+    *keep = longest <= c->limit;
+    if (*keep)
+        return NULL;
+    c->longest_seen = longest > c->longest_seen ? longest : c->longest_seen;
     if (c->too_long++ == 0) {
         c->first_place = place;
-        c->first_tokens = count;
+        c->first_tokens = longest;
     }
-    return false;
+    if (options->on_long != SHEAF_LONG_CUT)
+        return NULL;
+    *keep = true;
+    for (int i = 0; i < n && st == NULL && *keep; i++)
+        st = cut(keep, writer, &row[i], c->limit);
+    c->cut += st == NULL && *keep;
+    c->emptied += st == NULL && !*keep;
+    return st;
+}
+
+sheaf_status *sheaf__row_writer_add(sheaf__row_writer *writer, sheaf__text_counts *c,
+                                    const sheaf__text_row *row, int n)
+{
+    sheaf_status *st = NULL;
+    c->rows += n;
+    for (int i = 0; i < n && st == NULL; i++) {
+        c->longest = row[i].count > c->longest ? row[i].count : c->longest;
+        st = writer->cache != NULL
+                 ? sheaf__row_cache_put(writer->cache, row[i].id, row[i].trained, row[i].count)
+                 : append(writer, &row[i]);
+    }
+    return st;
 }
 
 sheaf_status *sheaf__row_writer_put(sheaf__row_writer *writer, sheaf__text_counts *c,
-                                    const sheaf_data_options *options, const sheaf__text_row *row,
-                                    int n, int64_t place)
+                                    const sheaf_data_options *options, sheaf__text_row *row, int n,
+                                    int64_t place)
 {
-    int64_t longest = 0;
-    bool all_learn = true;
-    sheaf_status *st = NULL;
-    for (int i = 0; i < n; i++) {
-        longest = row[i].count > longest ? row[i].count : longest;
-        all_learn = all_learn && (row[i].count <= c->limit || learns(&row[i], c->limit));
-    }
-    if (!sheaf__text_counts_fits(c, longest, place)) {
-        if (options->on_long != SHEAF_LONG_CUT)
-            return NULL;
-        if (!all_learn) {
-            c->emptied++;
-            return NULL;
-        }
-        c->cut++;
-    }
-    c->rows += n;
-    for (int i = 0; i < n && st == NULL; i++) {
-        const int64_t count = row[i].count < c->limit ? row[i].count : c->limit;
-        c->longest = count > c->longest ? count : c->longest;
-        st = writer->cache != NULL
-                 ? sheaf__row_cache_put(writer->cache, row[i].id, row[i].trained, count)
-                 : keep(writer->data, &row[i], count, writer->mark);
-    }
-    return st;
+    bool keep;
+    sheaf_status *st = sheaf__row_writer_fit(&keep, writer, c, options, row, n, place);
+    return st == NULL && keep ? sheaf__row_writer_add(writer, c, row, n) : st;
 }
 
 sheaf_status *sheaf__text_counts_verdict(const sheaf__text_counts *c,

@@ -31,19 +31,34 @@ void sheaf__ignored_warn(const sheaf__ignored *ignored, const char *path,
 void sheaf__lost_warn(const sheaf__ignored *lost, const char *path, const sheaf_config *config,
                       const sheaf_events *events);
 
+/* sheaf__text_row_learns - has token i a label? */
+static inline bool sheaf__text_row_learns(const sheaf__text_row *row, int64_t i)
+{
+    return row->label != NULL ? row->label[i] != SHEAF__NO_LABEL : row->trained[i] != 0;
+}
+
 struct sheaf__row_cache_writer;
+struct sheaf__pictures;
 typedef struct sheaf__row_writer {
     sheaf_data *data;
     struct sheaf__row_cache_writer *cache; /* destination of the rows; NULL: `data` */
+    struct sheaf__pictures *pictures;      /* of rows with pictures, whose `label` is set */
     const float *mark; /* of data in memory: of the next rows, as sheaf_data has it; or NULL */
+    int64_t across; /* the least --seq that cuts no picture, if the given one cuts some; else 0 */
 } sheaf__row_writer;
 
-/* sheaf__row_writer_put - the n rows of a record, all or none. Errors: SHEAF_E_MEMORY. */
+/* sheaf__row_writer_fit - *keep: do the n rows of a record fit, truncated where --on-long allows
+ * it? If not, counts them. Errors: SHEAF_E_DATA where a picture would be cut. */
+sheaf_status *sheaf__row_writer_fit(bool *keep, sheaf__row_writer *writer,
+                                    sheaf__text_counts *counts, const sheaf_data_options *options,
+                                    sheaf__text_row *row, int n, int64_t place);
+/* sheaf__row_writer_add - n rows that fit. Errors: SHEAF_E_MEMORY. */
+sheaf_status *sheaf__row_writer_add(sheaf__row_writer *writer, sheaf__text_counts *counts,
+                                    const sheaf__text_row *row, int n);
+/* sheaf__row_writer_put - the n rows of a record, all or none. Errors: those of both. */
 sheaf_status *sheaf__row_writer_put(sheaf__row_writer *writer, sheaf__text_counts *counts,
-                                    const sheaf_data_options *options, const sheaf__text_row *row,
-                                    int n, int64_t place);
-/* sheaf__text_counts_fits - does a row of `count` tokens fit? If not, counts it. */
-bool sheaf__text_counts_fits(sheaf__text_counts *counts, int64_t count, int64_t place);
+                                    const sheaf_data_options *options, sheaf__text_row *row, int n,
+                                    int64_t place);
 /* sheaf__text_counts_verdict - SHEAF_E_DATA for records that are too long, by --on-long error. */
 sheaf_status *sheaf__text_counts_verdict(const sheaf__text_counts *counts,
                                          const sheaf_data_options *options, const char *unit);
