@@ -479,6 +479,11 @@ static sheaf_status *find_begin(size_t *begin, search *s, int64_t i)
 
 /* ---- its content ---- */
 
+const char *sheaf__chat_template_stop(const sheaf__chat_template *t, const char *eos)
+{
+    return t->end != NULL && strcmp(t->end, SHEAF__EOS) == 0 ? eos : t->end;
+}
+
 /* Bytes that are no blanks, which programs trim. */
 static size_t letters(const char *text, size_t size)
 {

@@ -290,11 +290,6 @@ const char *sheaf__chat_template_program(const sheaf__chat_template *t)
     return t->source;
 }
 
-const char *sheaf__chat_template_stop(const sheaf__chat_template *t, const char *eos)
-{
-    return t->end != NULL && strcmp(t->end, SHEAF__EOS) == 0 ? eos : t->end;
-}
-
 /* ---- thoughts ---- */
 
 static void lines_off(sheaf__text_piece *p, bool left, bool right)
