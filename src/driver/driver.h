@@ -52,6 +52,11 @@ struct driver {
 /* driver_run - a command from its words to its exit code, by a driver that has its streams. */
 int driver_run(driver *d, const driver_command *command, int argc, char **argv);
 
+/* driver_train - sheaf_run_train() with the flags that were parsed, to its exit code: in this
+ * process or in several, which it starts, and with --restarts again after a failure. `st`: of
+ * parsing; consumed. */
+int driver_train(driver *d, sheaf__run_settings *run, sheaf_status *st);
+
 /* driver_all - the processes that it has met; NULL: it is alone. */
 struct sheaf_comm *driver_all(const driver *d);
 /* driver_release - the memory of parsing and reporting. */

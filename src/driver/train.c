@@ -1,5 +1,5 @@
-/* train.c - see train.h. */
-#include "driver/train.h"
+/* train.c - `sheaf train`: the ranks of a run where the driver puts them. */
+#include "driver/driver.h"
 
 #include "base/base.h"
 #include "comm/plugins.h"

@@ -1,7 +1,6 @@
 /* train.c - `sheaf train`: fine-tune a model. */
 #include "base/status.h"
 #include "commands.h"
-#include "driver/train.h"
 
 const char cmd_train_usage[] =
     "usage: sheaf train MODEL DATA -o OUT --steps N | --epochs X [FLAG...]\n"
