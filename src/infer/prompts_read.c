@@ -108,8 +108,7 @@ static sheaf_status *read_request(request *out, json_t *record, const char *syst
     out->message[out->n++] = (sheaf__message){ SHEAF__USER, r->prompt, r->prompt_size };
     out->expected = r->text_size == 0 ? NULL : r->text;
     TRY(st, whole_text(r->prompt, r->prompt_size, "field 'prompt'"));
-    TRY(st, whole_text(r->text, r->text_size, "field 'completion'"));
-    return st;
+    return TRY(st, whole_text(r->text, r->text_size, "field 'completion'"));
 }
 
 static void release_request(request *r)
@@ -579,8 +578,7 @@ static sheaf_status *read_rows(sheaf__prompts *p, const sheaf__codec *w,
 {
     const sheaf_data_options how = { .config = w->config, .events = from->events, .prompts = true };
     sheaf_status *st = rows != NULL ? NULL : sheaf_data_open(&p->own, from->data, &how);
-    TRY(st, sheaf_in(add_rows(p, w, rows != NULL ? rows : p->own), "%s", from->data));
-    return st;
+    return TRY(st, sheaf_in(add_rows(p, w, rows != NULL ? rows : p->own), "%s", from->data));
 }
 
 static sheaf_status *read_file(sheaf__prompts *p, const sheaf__codec *w,

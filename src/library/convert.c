@@ -170,8 +170,7 @@ static sheaf_status *convert(sheaf_weights_convert_report *report,
     if (st == NULL && !run && how->adapter != NULL)
         st = sheaf__adapters_base(how->src, how->config, SHEAF_QUANTIZE_NONE, &how->adapter, 1,
                                   how->events);
-    TRY(st, run ? convert_run(report, how, lora) : sheaf_convert(report, how));
-    return st;
+    return TRY(st, run ? convert_run(report, how, lora) : sheaf_convert(report, how));
 }
 
 static sheaf_status *check(const sheaf_weights_convert_options *o)

@@ -489,8 +489,7 @@ static sheaf_status *check(const sheaf_model_evaluate_options *o, int groups)
     sheaf_status *st = sheaf__check_count(what, "seq", o->seq, SHEAF__MOST_POSITIONS);
     TRY(st, sheaf__check_count(what, "loss_on", o->loss_on, SHEAF_LOSS_BEHIND));
     TRY(st, sheaf__check_count(what, "on_long", o->on_long, SHEAF_LONG_SKIP));
-    TRY(st, sheaf__check_count(what, "on_bad", o->on_bad, SHEAF_BAD_SKIP));
-    return st;
+    return TRY(st, sheaf__check_count(what, "on_bad", o->on_bad, SHEAF_BAD_SKIP));
 }
 
 sheaf_status *sheaf_model_evaluate(sheaf_model_evaluate_report *report, sheaf_model *model,

@@ -111,8 +111,7 @@ sheaf_status *sheaf_model_generate(sheaf_answer **out, sheaf_model *m,
                                         .ntokens = o.ntokens,
                                         .images = o.images,
                                         .nimages = o.nimages };
-    TRY(st, answer_all(out, m, &prompt, 1, &o));
-    return st;
+    return TRY(st, answer_all(out, m, &prompt, 1, &o));
 }
 
 sheaf_status *sheaf__no_prompt(const sheaf_model_generate_options *o, bool system, const char *why)
@@ -137,8 +136,7 @@ sheaf_status *sheaf_model_generate_all(sheaf_answer **out, sheaf_model *m,
     TRY(st, sheaf__no_prompt(&o, false, "the prompts have them"));
     if (st == NULL && count < 1)
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "prompts"), "at least one");
-    TRY(st, answer_all(out, m, prompt, count, &o));
-    return st;
+    return TRY(st, answer_all(out, m, prompt, count, &o));
 }
 
 /* ---- prompts of a file ---- */

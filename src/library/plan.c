@@ -272,8 +272,7 @@ static sheaf_status *find_needs(sheaf_needs *needs, sheaf__plan_request *a)
         st = count_first(a, &needs->plan);
     if (st == NULL)
         find_facts(needs, a);
-    TRY(st, sheaf__needs_json(&needs->json, a, &needs->plan));
-    return st;
+    return TRY(st, sheaf__needs_json(&needs->json, a, &needs->plan));
 }
 
 /* `st`: of making the request, consumed. */

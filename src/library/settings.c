@@ -353,8 +353,7 @@ static sheaf_status *read_stored(line of[SHEAF__MAX_SETTINGS], sheaf__settings *
     if (copy == NULL)
         return sheaf__no_memory("settings of the run");
     sheaf_status *st = sheaf__settings_hold(state, copy);
-    TRY(st, read_lines(of, options, copy, name, true));
-    return st;
+    return TRY(st, read_lines(of, options, copy, name, true));
 }
 
 sheaf_status *sheaf__settings_resume_rest(sheaf__settings *state, const sheaf__setting *options,

@@ -197,8 +197,7 @@ static sheaf_status *build_block(sheaf__model *m, sheaf__tower_block *b,
                                    eps));
     TRY(st, sheaf__named_linear(m, &b->fc1, p, "mlp.fc1.weight", "mlp.fc1.bias", 0));
     TRY(st, sheaf__named_linear(m, &b->fc2, p, "mlp.fc2.weight", "mlp.fc2.bias", 0));
-    TRY(st, after ? sheaf__named_layernorm(m, &b->norm2, p, n->norm2, eps) : NULL);
-    return st;
+    return TRY(st, after ? sheaf__named_layernorm(m, &b->norm2, p, n->norm2, eps) : NULL);
 }
 
 sheaf_status *sheaf__tower_build(sheaf__model *m)
@@ -217,8 +216,7 @@ sheaf_status *sheaf__tower_build(sheaf__model *m)
     for (int64_t i = 0; i < v->layers; i++)
         TRY(st, build_block(m, &t->block[i], n, i));
     TRY(st, sheaf__named_layernorm(m, &t->norm, n->tower, n->norm, v->norm_eps));
-    TRY(st, sheaf__resampler_build(m, &t->resampler, n->resampler));
-    return st;
+    return TRY(st, sheaf__resampler_build(m, &t->resampler, n->resampler));
 }
 
 /* ---- the pass ---- */
