@@ -587,33 +587,6 @@ TEST(test_open__a_model_that_is_none)
     CHECK_FAILS(sheaf_model_open(&m, &how), SHEAF_E_ARG, "float32, bfloat16 or float16");
 }
 
-TEST(test_merge__a_run_with_its_own_base)
-{
-    const char *runs[] = { at("whole") }, *adapters[] = { at("whole/adapter") };
-    sheaf_weights_merge_options how = {
-        .size = sizeof how, .adapters = runs, .nadapters = 1, .dst = at("merged")
-    };
-    sheaf_weights_merge_report report = { .size = sizeof report };
-    CHECK_OK(sheaf_weights_merge(&report, &how));
-    assert_true(report.adapted > 0 && report.changed == report.adapted);
-    how.base = model;
-    how.adapters = adapters;
-    how.dst = at("merged too");
-    CHECK_OK(sheaf_weights_merge(NULL, &how));
-    check_same(at("merged"), at("merged too"));
-}
-
-TEST(test_convert__a_run_to_the_adapter_it_left)
-{
-    sheaf_weights_convert_options how = {
-        .size = sizeof how, .src = at("whole"), .dst = at("exported"), .to = "peft"
-    };
-    sheaf_weights_convert_report report = { .size = sizeof report };
-    CHECK_OK(sheaf_weights_convert(&report, &how));
-    assert_int_equal(report.step, 4);
-    check_same(at("exported"), at("whole/adapter"));
-}
-
 TEST(test_plan__more_ranks_need_less_each)
 {
     sheaf_needs *one, *four;

@@ -132,38 +132,6 @@ TEST(test_weights__a_config_may_lie_elsewhere)
 
 /* ---- whole checkpoints ---- */
 
-static void count_differences(void *context, const sheaf_diff_item *item)
-{
-    *(int64_t *)context += item->kind == SHEAF_DIFF_VALUES;
-}
-
-TEST(test_weights__converted_there_and_back_are_the_same)
-{
-    const char *model = at("one"), *other = at("two"), *parts = at("parts"), *back = at("back");
-    sheaf_weights_diff_report report = { .size = sizeof report };
-    make_model(model, 1);
-    make_model(other, 2);
-    sheaf_weights_convert_options how = {
-        .size = sizeof how, .src = model, .dst = parts, .to = "sheaf", .slices = 2, .threads = 1
-    };
-    CHECK_OK(sheaf_weights_convert(NULL, &how));
-    how.src = parts;
-    how.dst = back;
-    how.to = "hf";
-    how.slices = 0;
-    sheaf_weights_convert_report converted = { .size = sizeof converted };
-    CHECK_OK(sheaf_weights_convert(&converted, &how));
-    assert_true(converted.tensors > 30);
-    CHECK_OK(sheaf_weights_diff(&report, model, back, NULL));
-    assert_int_equal(report.different, 0);
-    int64_t told = 0;
-    sheaf_weights_diff_options listening = { .size = sizeof listening,
-                                             .on_item = count_differences,
-                                             .context = &told };
-    CHECK_OK(sheaf_weights_diff(&report, model, other, &listening));
-    assert_true(told == report.different && told > 20 && !report.same);
-}
-
 TEST(test_verify__a_changed_byte_is_a_finding)
 {
     const char *model = at("damaged");

@@ -27,6 +27,8 @@ for command in train plan; do
 done
 runs "a dtype that is none is told what there is" 2 '^sheaf: --dtype +expected: float32, bfloat16 or float16 +found: +float64 ' train --dtype float64
 runs "an unknown command is wrong usage" 2 'tarin' tarin
+runs "that of help too" 2 'try: +sheaf help $' hepl
+runs "a word is missing" 2 'expected: +sheaf diff A B' diff onlyone
 runs "and the nearest one is offered" 2 'try:.*train' tarin
 runs "an unknown flag is wrong usage" 2 'lora-rnk' train --lora-rnk 8
 runs "and the nearest one is offered" 2 'try:.*--lora-rank' train --lora-rnk 8

@@ -223,41 +223,6 @@ static int whole(char **out, char **err, int argc, const char **args)
     return code;
 }
 
-static const struct {
-    const char *args[4];
-    int n, code;
-    const char *out, *err;
-} runs[] = {
-    { { "sheaf" }, 1, 2, "", "usage: sheaf COMMAND" },
-    { { "sheaf", "--version" }, 2, 0, "sheaf " SHEAF_VERSION "\n", "" },
-    { { "sheaf", "help" }, 2, 0, "usage: sheaf COMMAND", "" },
-    { { "sheaf", "--help" }, 2, 0, "usage: sheaf COMMAND", "" },
-    { { "sheaf", "hepl" }, 2, 2, "", "try:      sheaf help" },
-    { { "sheaf", "diff", "--wrong", "--json" },
-      4,
-      2,
-      "{\"error\": {\"code\": \"usage\", \"where\": \"--wrong\"",
-      "--wrong" },
-    { { "sheaf", "diff", "onlyone" }, 3, 2, "", "expected: sheaf diff A B" },
-    { { "sheaf", "diff", "/nonexistent/a", "/nonexistent/b" }, 4, 3, "", "/nonexistent/a" },
-    { { "sheaf", "help", "nothing-like-it" }, 3, 2, "", "sheaf help lists them" },
-};
-
-TEST(test_command__version_help_and_unknown_names)
-{
-    for (size_t i = 0; i < ARRAY_LEN(runs); i++) {
-        char *out, *err;
-        const char *args[4];
-        memcpy(args, runs[i].args, sizeof args);
-        assert_int_equal(whole(&out, &err, runs[i].n, args), runs[i].code);
-        assert_non_null(strstr(out, runs[i].out));
-        assert_non_null(strstr(err, runs[i].err));
-        assert_true(*runs[i].out != '\0' || *out == '\0'); /* nothing but results on stdout */
-        free(out);
-        free(err);
-    }
-}
-
 TEST(test_command__each_explains_itself)
 {
     for (const cli_command *c = cli_commands; c->name != NULL; c++) {
