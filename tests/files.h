@@ -23,14 +23,24 @@ static inline int count_open_files(void)
     return n;
 }
 
-/* at - "scratch folder/name"; the last eight results stay valid. */
-static inline const char *at(const char *name)
+/* at_format - "scratch folder/" and a name by a format; the last eight results stay valid. */
+static inline const char *at_format(const char *format, ...) SHEAF_PRINTF(1, 2);
+static inline const char *at_format(const char *format, ...)
 {
     static char path[8][400];
     static int next;
     char *p = path[next++ % 8];
-    snprintf(p, sizeof path[0], "%s/%s", scratch.dir, name);
+    const int n = snprintf(p, sizeof *path, "%s/", scratch.dir);
+    va_list list;
+    va_start(list, format);
+    vsnprintf(p + n, sizeof *path - (size_t)n, format, list);
+    va_end(list);
     return p;
+}
+
+static inline const char *at(const char *name)
+{
+    return at_format("%s", name);
 }
 
 /* put - a file that holds `text`. */
@@ -47,6 +57,23 @@ static inline const char *file_with(const char *name, const void *content, size_
     assert_int_equal(fwrite(content, 1, size, file), size);
     assert_int_equal(fclose(file), 0);
     return at(name);
+}
+
+/* check_same_file - `name` has the same bytes in two folders. */
+static inline void check_same_file(const char *a, const char *b, const char *name)
+{
+    char *of[2];
+    size_t size[2];
+    for (int i = 0; i < 2; i++) {
+        char path[1600];
+        snprintf(path, sizeof path, "%s/%s", i == 0 ? a : b, name);
+        CHECK_OK(sheaf__file_read_all(&of[i], &size[i], path, 1 << 28));
+    }
+    if (size[0] != size[1])
+        fail_msg("%s: %zu and %zu bytes", name, size[0], size[1]);
+    CHECK_BYTES(name, of[1], of[0], size[0]);
+    free(of[0]);
+    free(of[1]);
 }
 
 /* entries - how many names a folder has. */

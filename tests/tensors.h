@@ -49,3 +49,12 @@ static inline const char *tensors_file(const tensor *list, int n)
     memcpy(all + 8 + length, data, at);
     return file_with("made.safetensors", all, 8 + length + at);
 }
+
+/* write_rows - a file of rows of token ids with a label for each. */
+static inline void write_rows(const char *path, int64_t rows, int64_t length, const int64_t *ids,
+                              const int64_t *labels)
+{
+    const tensor list[] = { { "input_ids", "I32", { rows, length }, ids },
+                            { "labels", "I32", { rows, length }, labels } };
+    CHECK_OK(sheaf__rename(tensors_file(list, 2), path));
+}

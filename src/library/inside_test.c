@@ -55,21 +55,6 @@ static void run(const char *out, bool *saw)
     CHECK_OK(sheaf_run_train(NULL, &how));
 }
 
-static void check_same_file(const char *a, const char *b, const char *name)
-{
-    char *path, *of[2];
-    size_t size[2];
-    for (int i = 0; i < 2; i++) {
-        CHECK_OK(sheaf__path_join(&path, at(i == 0 ? a : b), name));
-        CHECK_OK(sheaf__file_read_all(&of[i], &size[i], path, 1 << 20));
-        free(path);
-    }
-    assert_int_equal(size[0], size[1]);
-    CHECK_BYTES(name, of[1], of[0], size[0]);
-    free(of[0]);
-    free(of[1]);
-}
-
 TEST(test_train__leaves_the_same_bytes_whatever_the_program_chose)
 {
     bool saw = false;
@@ -81,9 +66,9 @@ TEST(test_train__leaves_the_same_bytes_whatever_the_program_chose)
     setlocale(LC_ALL, "C");
     assert_int_equal(rounding, FE_UPWARD);
     assert_true(saw);
-    check_same_file("plain", "other", "adapter/adapter_config.json");
-    check_same_file("plain", "other", "adapter/adapter_model.safetensors");
-    check_same_file("plain", "other", "checkpoints/step-00000004/manifest.json");
+    check_same_file(at("plain"), at("other"), "adapter/adapter_config.json");
+    check_same_file(at("plain"), at("other"), "adapter/adapter_model.safetensors");
+    check_same_file(at("plain"), at("other"), "checkpoints/step-00000004/manifest.json");
 }
 
 static double epsilon_of(const char *text)

@@ -1,6 +1,6 @@
 /* run_test.c - whole runs of a very small model: which sample a row is, what clipping does, what a
  * checkpoint says, what an evaluation finds. */
-#include "tests/files.h"
+#include "tests/tensors.h"
 
 #include <errno.h>
 #include <sys/file.h>
@@ -31,28 +31,32 @@ static int words = VOCAB;
 /* Rows of the same length; labels in those of `labelled` alone. */
 static void make_data(const char *path, int rows, unsigned labelled)
 {
-    const sheaf_safetensors_spec spec[] = { { "input_ids", SHEAF_I32, 2, { rows, LENGTH } },
-                                            { "labels", SHEAF_I32, 2, { rows, LENGTH } } };
-    sheaf_safetensors_writer *file = NULL;
-    int32_t ids[16 * LENGTH], labels[16 * LENGTH];
+    int64_t ids[16 * LENGTH], labels[16 * LENGTH];
     for (int i = 0; i < rows * LENGTH; i++) {
         ids[i] = words == 2 ? (i * i + i / LENGTH) / 3 % 2 : 1 + (i * 5 + i / LENGTH) % (words - 1);
         labels[i] = labelled >> (i / LENGTH) & 1 ? ids[i] : -100;
     }
-    CHECK_OK(sheaf__safetensors_begin(&file, path, spec, 2, NULL, 0));
-    CHECK_OK(sheaf__safetensors_write(file, 0, 0, ids, rows * LENGTH * 4));
-    CHECK_OK(sheaf__safetensors_write(file, 1, 0, labels, rows * LENGTH * 4));
-    CHECK_OK(sheaf__safetensors_finish(file));
+    write_rows(path, rows, LENGTH, ids, labels);
+}
+
+/* The config with other texts of the same length in it. */
+static void make_model(const char *name, uint64_t seed, const char *const changed[][2])
+{
+    sheaf_weights_init_report report;
+    char text[sizeof config];
+    strcpy(text, config);
+    for (int i = 0; changed != NULL && changed[i][0] != NULL; i++)
+        memcpy(strstr(text, changed[i][0]), changed[i][1], strlen(changed[i][1]));
+    put(at("config.json"), text);
+    CHECK_OK(sheaf_init(&report, &(sheaf_weights_init_options){
+                                     .spec = at("config.json"), .dst = at(name), .seed = seed }));
 }
 
 static int make_sources(void **state)
 {
-    sheaf_weights_init_report report;
     if (make_scratch(state) != 0)
         return 1;
-    put(at("config.json"), config);
-    CHECK_OK(sheaf_init(&report, &(sheaf_weights_init_options){
-                                     .spec = at("config.json"), .dst = at("model"), .seed = 5 }));
+    make_model("model", 5, NULL);
     make_data(at("two.safetensors"), 6, 1u << 0 | 1u << 3);
     make_data(at("all.safetensors"), 6, ~0u);
     return 0;
@@ -92,15 +96,22 @@ static sheaf_train_options options_of(const char *data, const char *out, sheaf_m
     return o;
 }
 
+static sheaf_status *try_train(const sheaf_train_options *o, const sheaf_train_hooks *hooks)
+{
+    char steps[40];
+    sheaf_train_result result = { 0 };
+    snprintf(steps, sizeof steps, "steps: %d\n", (int)o->steps);
+    sheaf_status *st = sheaf_train(&result, o, "settings: none\n", steps, hooks);
+    sheaf_train_result_release(&result);
+    return st;
+}
+
 static told train(const sheaf_train_options *o)
 {
     told t = { .n = 0 };
-    sheaf_train_result result = { 0 };
     const sheaf_events events = { hear, &t };
-    CHECK_OK(sheaf_train(&result, o, "settings: none\n", "steps: 1\n",
-                         &(sheaf_train_hooks){ .events = &events }));
+    CHECK_OK(try_train(o, &(sheaf_train_hooks){ .events = &events }));
     assert_int_equal(t.n, o->steps);
-    sheaf_train_result_release(&result);
     return t;
 }
 
@@ -109,7 +120,6 @@ static told train(const sheaf_train_options *o)
 TEST(test_out__what_a_look_left_is_swept)
 {
     sheaf_train_options o = options_of(at("two.safetensors"), at("looked"), SHEAF_METHOD_LORA);
-    sheaf_train_result result = { 0 };
     char *left = NULL;
     o.steps = 1;
     o.accumulate = 1;
@@ -117,8 +127,7 @@ TEST(test_out__what_a_look_left_is_swept)
     CHECK_OK(sheaf__partial_path(&left, at("looked/seen-0123"), "partial", 0));
     put(left, "00112233");
     put(at("looked/seen-0123"), "somebody's");
-    CHECK_FAILS(sheaf_train(&result, &o, "settings: none\n", "steps: 1\n", NULL), SHEAF_E_ARG,
-                "a folder with files in it");
+    CHECK_FAILS(try_train(&o, NULL), SHEAF_E_ARG, "a folder with files in it");
     assert_int_equal(unlink(at("looked/seen-0123")), 0);
     train(&o);
     assert_int_equal(sheaf__path_kind(left), SHEAF_PATH_NONE);
@@ -127,8 +136,7 @@ TEST(test_out__what_a_look_left_is_swept)
     put(left, "half of the sums");
     o.steps = 2;
     o.resume = true;
-    CHECK_OK(sheaf_train(&result, &o, "settings: none\n", "steps: 2\n", NULL));
-    sheaf_train_result_release(&result);
+    CHECK_OK(try_train(&o, NULL));
     assert_int_equal(sheaf__path_kind(left), SHEAF_PATH_NONE);
     free(left);
 }
@@ -139,7 +147,6 @@ TEST(test_out__what_a_look_left_is_swept)
 TEST(test_out__another_run_keeps_its_settings)
 {
     sheaf_train_options o = options_of(at("all.safetensors"), at("twice"), SHEAF_METHOD_LORA);
-    sheaf_train_result result = { 0 };
     char *settings = NULL;
     size_t size = 0;
     int lock = -1;
@@ -148,14 +155,12 @@ TEST(test_out__another_run_keeps_its_settings)
     o.steps = 2;
     o.resume = true;
     CHECK_OK(sheaf_checkpoints_lock(&lock, o.out, NULL));
-    CHECK_FAILS(sheaf_train(&result, &o, "settings: none\n", "steps: 2\n", NULL), SHEAF_E_ARG,
-                "another process holds this lock");
+    CHECK_FAILS(try_train(&o, NULL), SHEAF_E_ARG, "another process holds this lock");
     CHECK_OK(sheaf__file_read_all(&settings, &size, at("twice/settings"), 100));
     assert_string_equal(settings, "steps: 1\n");
     free(settings);
     close(lock);
-    CHECK_OK(sheaf_train(&result, &o, "settings: none\n", "steps: 2\n", NULL));
-    sheaf_train_result_release(&result);
+    CHECK_OK(try_train(&o, NULL));
     CHECK_OK(sheaf_checkpoints_lock(&lock, o.out, NULL)); /* the run has released it */
     close(lock);
 }
@@ -193,16 +198,13 @@ TEST(test_out__without_locks_two_runs_cannot_be_told_apart)
     mishap m = { 0 };
     const sheaf_events events = { befall, &m };
     sheaf_train_options o = options_of(at("all.safetensors"), at("nolock"), SHEAF_METHOD_LORA);
-    sheaf_train_result result = { 0 };
     o.steps = 0;
     for (int i = 1; i >= 0; i--) {
         without_locks = i != 0;
         o.resume = i == 0;
         o.steps++;
         m = (mishap){ 0 };
-        CHECK_OK(sheaf_train(&result, &o, "settings: none\n", "steps: 1\n",
-                             &(sheaf_train_hooks){ .events = &events }));
-        sheaf_train_result_release(&result);
+        CHECK_OK(try_train(&o, &(sheaf_train_hooks){ .events = &events }));
         assert_int_equal(strstr(m.said, "this file system has no locks") != NULL, i);
     }
 }
@@ -211,13 +213,11 @@ TEST(test_out__without_locks_two_runs_cannot_be_told_apart)
 TEST(test_out__a_lock_alone_is_no_run)
 {
     sheaf_train_options o = options_of(at("all.safetensors"), at("locked"), SHEAF_METHOD_LORA);
-    sheaf_train_result result = { 0 };
     o.steps = 1;
     CHECK_OK(sheaf__make_dirs(at("locked/checkpoints")));
     put(at("locked/checkpoints/lock"), "");
     put(at("locked/checkpoints/mine"), "");
-    CHECK_FAILS(sheaf_train(&result, &o, "settings: none\n", "steps: 1\n", NULL), SHEAF_E_ARG,
-                "a folder with files in it");
+    CHECK_FAILS(try_train(&o, NULL), SHEAF_E_ARG, "a folder with files in it");
     assert_int_equal(unlink(at("locked/checkpoints/mine")), 0);
     train(&o);
 }
@@ -270,9 +270,8 @@ TEST(test_dropout__a_sample_counts_within_the_whole_run)
     } ways[] = { { 1, 2 }, { 1, 3 }, { 2, 1 }, { 3, 1 } };
     told first = { .n = 0 };
     for (size_t i = 0; i < ARRAY_LEN(ways); i++) {
-        char out[20];
-        snprintf(out, sizeof out, "sample-%zu", i);
-        sheaf_train_options o = options_of(at("two.safetensors"), at(out), SHEAF_METHOD_LORA);
+        sheaf_train_options o =
+            options_of(at("two.safetensors"), at_format("sample-%zu", i), SHEAF_METHOD_LORA);
         o.lora_dropout = 0.4;
         o.steps = 2;
         o.micro_batch = ways[i].micro_batch;
@@ -297,13 +296,13 @@ TEST(test_padding__its_row_learns_nothing)
     };
     double norm[ARRAY_LEN(cases)];
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        char text[sizeof config + 8], out[20];
+        char text[sizeof config + 8];
         const char *null = strstr(config, "null");
         snprintf(text, sizeof text, "%.*s%s%s", (int)(null - config), config, cases[i].pad,
                  null + 4);
-        snprintf(out, sizeof out, "pad-%zu", i);
         put(at("pad.json"), text);
-        sheaf_train_options o = options_of(at("all.safetensors"), at(out), cases[i].method);
+        sheaf_train_options o =
+            options_of(at("all.safetensors"), at_format("pad-%zu", i), cases[i].method);
         o.config = at("pad.json");
         o.lora_targets = cases[i].targets;
         o.steps = 1;
@@ -320,9 +319,8 @@ TEST(test_accumulators__take_the_micro_batches_that_are_left_last)
     make_data(at("five.safetensors"), 5, 0xf);
     told t[2];
     for (int five = 0; five < 2; five++) {
-        sheaf_train_options o =
-            options_of(at("five.safetensors"), five ? at("accumulators-5") : at("accumulators-4"),
-                       SHEAF_METHOD_LORA);
+        sheaf_train_options o = options_of(
+            at("five.safetensors"), at_format("accumulators-%d", 4 + five), SHEAF_METHOD_LORA);
         o.lora_targets = "all-linear";
         o.micro_batch = 1;
         o.accumulate = 4 + five;
@@ -337,25 +335,21 @@ TEST(test_accumulators__take_the_micro_batches_that_are_left_last)
  * zero they must not say 0. */
 TEST(test_head__ranks_without_words)
 {
-    char *of_two = strdup(config), *vocab = strstr(of_two, "\"vocab_size\": 13"),
-         *eos = strstr(of_two, "\"eos_token_id\": 2");
-    memcpy(vocab, "\"vocab_size\":  2", strlen("\"vocab_size\":  2"));
-    memcpy(eos, "\"eos_token_id\": 0", strlen("\"eos_token_id\": 0"));
-    put(at("two.json"), of_two);
-    free(of_two);
+    static const char *const of_two[][2] = { { "size\": 13", "size\":  2" },
+                                             { "eos_token_id\": 2", "eos_token_id\": 0" },
+                                             { NULL } };
     words = 2;
     make_data(at("words.safetensors"), 6, ~0u);
     words = VOCAB;
     for (uint64_t seed = 1; seed <= 3; seed++) {
-        char model[20], out[20];
-        sheaf_weights_init_report report;
         told first = { .n = 0 };
+        char model[20];
         snprintf(model, sizeof model, "two-%d", (int)seed);
-        CHECK_OK(sheaf_init(&report, &(sheaf_weights_init_options){
-                                         .spec = at("two.json"), .dst = at(model), .seed = seed }));
+        make_model(model, seed, of_two);
         for (int tp = 1; tp <= 4; tp += 3) {
-            snprintf(out, sizeof out, "words-%d-%d", (int)seed, tp);
-            sheaf_train_options o = options_of(at("words.safetensors"), at(out), SHEAF_METHOD_FULL);
+            sheaf_train_options o =
+                options_of(at("words.safetensors"), at_format("words-%d-%d", (int)seed, tp),
+                           SHEAF_METHOD_FULL);
             o.model = at(model);
             o.slices = 4;
             o.tp = tp;
@@ -388,29 +382,17 @@ TEST(test_stop__after_the_last_step_a_run_is_done)
         stopping s = { .at = at_step };
         const sheaf_events events = { stop_at, &s };
         const sheaf_train_hooks hooks = { .events = &events, .control = &s.control };
-        sheaf_train_result result = { 0 };
-        sheaf_train_options o = options_of(
-            at("all.safetensors"), at_step == 1 ? at("stop-1") : at("stop-2"), SHEAF_METHOD_LORA);
+        sheaf_train_options o = options_of(at("all.safetensors"),
+                                           at_format("stop-%d", (int)at_step), SHEAF_METHOD_LORA);
         o.steps = 2;
-        sheaf_status *st = sheaf_train(&result, &o, "settings: none\n", "steps: 2\n", &hooks);
+        sheaf_status *st = try_train(&o, &hooks);
         if (at_step == 1)
             CHECK_FAILS(st, SHEAF_E_STOPPED, "after step 1");
         else
             CHECK_OK(st);
-        assert_int_equal(
-            sheaf__path_kind(at_step == 1 ? at("stop-1/adapter") : at("stop-2/adapter")),
-            at_step == 1 ? SHEAF_PATH_NONE : SHEAF_PATH_DIR);
-        sheaf_train_result_release(&result);
+        assert_int_equal(sheaf__path_kind(at_format("stop-%d/adapter", (int)at_step)),
+                         at_step == 1 ? SHEAF_PATH_NONE : SHEAF_PATH_DIR);
     }
-}
-
-static char *manifest_of(const char *out, int64_t step)
-{
-    char path[80], *text = NULL;
-    size_t size;
-    snprintf(path, sizeof path, "%s/checkpoints/step-%08d/manifest.json", out, (int)step);
-    CHECK_OK(sheaf__file_read_all(&text, &size, at(path), 1 << 20));
-    return text;
 }
 
 /* A stop ends the evaluation that is due after its step: what it would have said is asked when the
@@ -418,13 +400,12 @@ static char *manifest_of(const char *out, int64_t step)
 TEST(test_stop__an_evaluation_that_was_due_is_made_up_for)
 {
     for (int64_t at_step = 0; at_step <= 3; at_step++) {
-        char out[20];
-        snprintf(out, sizeof out, "due-%d", (int)at_step);
         stopping s = { .at = at_step };
         const sheaf_events events = { stop_at, &s };
         const sheaf_train_hooks hooks = { .events = &events, .control = &s.control };
         sheaf_train_result result = { 0 };
-        sheaf_train_options o = options_of(at("all.safetensors"), at(out), SHEAF_METHOD_LORA);
+        sheaf_train_options o =
+            options_of(at("all.safetensors"), at_format("due-%d", (int)at_step), SHEAF_METHOD_LORA);
         o.steps = 3;
         o.tp = 1 + (int)at_step % 2;
         o.eval_split = 0.4;
@@ -433,7 +414,12 @@ TEST(test_stop__an_evaluation_that_was_due_is_made_up_for)
         o.keep = 0;
         sheaf_status *st = sheaf_train(&result, &o, "settings: none\n", "steps: 3\n", &hooks);
         if (at_step > 0) {
-            char *early = manifest_of(out, at_step), last[24];
+            char *early, last[24];
+            size_t size;
+            CHECK_OK(sheaf__file_read_all(
+                &early, &size,
+                at_format("due-%d/checkpoints/step-%08d/manifest.json", (int)at_step, (int)at_step),
+                1 << 20));
             snprintf(last, sizeof last, "\"last\": %d", (int)at_step - 1);
             assert_non_null(strstr(early, last));
             free(early);
@@ -446,12 +432,9 @@ TEST(test_stop__an_evaluation_that_was_due_is_made_up_for)
         }
         assert_true(result.evaluated && result.best_step > 0);
         sheaf_train_result_release(&result);
-        for (int64_t step = 1; step <= 3; step++) {
-            char *text = manifest_of(out, step), *want = manifest_of("due-0", step);
-            assert_string_equal(text, want);
-            free(text);
-            free(want);
-        }
+        for (int step = 1; step <= 3; step++)
+            check_same_file(at_format("due-%d/checkpoints/step-%08d", (int)at_step, step),
+                            at_format("due-0/checkpoints/step-%08d", step), "manifest.json");
     }
 }
 
@@ -508,22 +491,11 @@ TEST(test_evaluate__every_row_once_at_any_micro_batch)
 /* Without weights all logits are equal, and the answer is the first word. */
 TEST(test_evaluate__of_equal_logits_the_first_is_the_answer)
 {
-    sheaf_weights_init_report report;
-    char *of_none = strdup(config), *range = strstr(of_none, "\"initializer_range\": 0.1");
-    memcpy(range, "\"initializer_range\": 0.0", strlen("\"initializer_range\": 0.0"));
-    put(at("none.json"), of_none);
-    free(of_none);
-    CHECK_OK(sheaf_init(
-        &report, &(sheaf_weights_init_options){ .spec = at("none.json"), .dst = at("none") }));
-    const sheaf_safetensors_spec spec[] = { { "input_ids", SHEAF_I32, 2, { 1, LENGTH } },
-                                            { "labels", SHEAF_I32, 2, { 1, LENGTH } } };
-    const int32_t ids[LENGTH] = { 1, 2, 3, 4, 5, 6 },
-                  labels[LENGTH] = { 1, 0, VOCAB - 1, 0, VOCAB - 1, VOCAB - 1 };
-    sheaf_safetensors_writer *file = NULL;
-    CHECK_OK(sheaf__safetensors_begin(&file, at("ties.safetensors"), spec, 2, NULL, 0));
-    CHECK_OK(sheaf__safetensors_write(file, 0, 0, ids, sizeof ids));
-    CHECK_OK(sheaf__safetensors_write(file, 1, 0, labels, sizeof labels));
-    CHECK_OK(sheaf__safetensors_finish(file));
+    static const char *const of_none[][2] = { { "range\": 0.1", "range\": 0.0" }, { NULL } };
+    static const int64_t ids[LENGTH] = { 1, 2, 3, 4, 5, 6 },
+                         labels[LENGTH] = { 1, 0, VOCAB - 1, 0, VOCAB - 1, VOCAB - 1 };
+    make_model("none", 0, of_none);
+    write_rows(at("ties.safetensors"), 1, LENGTH, ids, labels);
     for (int ranks = 1; ranks <= 2; ranks++) {
         const sheaf__evaluation found =
             evaluate(at("none"), at("ties.safetensors"), 1, ranks).found;
@@ -537,10 +509,8 @@ TEST(test_evaluate__of_equal_logits_the_first_is_the_answer)
 
 static sheaf_checkpoint *checkpoint_at(const char *out, int64_t step)
 {
-    char path[60];
     sheaf_checkpoint *c = NULL;
-    snprintf(path, sizeof path, "%s/checkpoints/step-%08d", out, (int)step);
-    CHECK_OK(sheaf_checkpoint_open(&c, at(path)));
+    CHECK_OK(sheaf_checkpoint_open(&c, at_format("%s/checkpoints/step-%08d", out, (int)step)));
     return c;
 }
 
@@ -548,9 +518,8 @@ static sheaf_checkpoint *checkpoint_at(const char *out, int64_t step)
 static void moment_of(float moment[8], const char *out)
 {
     sheaf_safetensors *file = NULL;
-    char path[80];
-    snprintf(path, sizeof path, "%s/checkpoints/step-00000001/replicated.safetensors", out);
-    CHECK_OK(sheaf__safetensors_open(&file, at(path)));
+    CHECK_OK(sheaf__safetensors_open(
+        &file, at_format("%s/checkpoints/step-00000001/replicated.safetensors", out)));
     const sheaf_safetensors_entry *e = sheaf__safetensors_find(file, "exp_avg/model.norm.weight");
     assert_non_null(e);
     assert_int_equal(e->bytes, 32);
@@ -611,29 +580,15 @@ TEST(test_progress__next_sample_counts_rows)
 /* Fresh factors are a function of the tensor, not of how it is cut. */
 TEST(test_fresh__factors_do_not_know_the_slices)
 {
-    char *first = NULL;
-    size_t size = 0;
     for (int slices = 1; slices <= 2; slices++) {
-        char out[20], path[60], *bytes;
-        size_t n;
-        snprintf(out, sizeof out, "fresh-%d", slices);
-        sheaf_train_options o = options_of(at("all.safetensors"), at(out), SHEAF_METHOD_LORA);
+        sheaf_train_options o =
+            options_of(at("all.safetensors"), at_format("fresh-%d", slices), SHEAF_METHOD_LORA);
         o.slices = slices;
         o.lr = 0;
         o.steps = 1;
         train(&o);
-        snprintf(path, sizeof path, "%s/adapter/adapter_model.safetensors", out);
-        CHECK_OK(sheaf__file_read_all(&bytes, &n, at(path), 1 << 20));
-        if (first == NULL) {
-            first = bytes;
-            size = n;
-            continue;
-        }
-        assert_int_equal(n, size);
-        CHECK_BYTES("adapter", bytes, first, size);
-        free(bytes);
     }
-    free(first);
+    check_same_file(at("fresh-1"), at("fresh-2"), "adapter/adapter_model.safetensors");
 }
 
 typedef struct holding {
@@ -665,27 +620,16 @@ TEST(test_run__holds_its_memory_from_the_start)
 {
     const size_t device = (size_t)96 << 20;
     holding h[2] = { { 0 }, { device } };
-    sheaf_train_result result = { 0 };
-    char *adapter[2];
-    size_t size[2];
     for (int i = 0; i < 2; i++) {
         sheaf_train_options o =
             options_of(at("all.safetensors"), at(i ? "held" : "not_held"), SHEAF_METHOD_LORA);
         o.steps = 1;
-        CHECK_OK(sheaf_train(&result, &o, "settings: none\n", "steps: 1\n",
-                             &(sheaf_train_hooks){
-                                 .planned = plan_holding, .begin = begin_holding, .self = &h[i] }));
-        CHECK_OK(sheaf__file_read_all(&adapter[i], &size[i],
-                                      at(i ? "held/adapter/adapter_model.safetensors"
-                                           : "not_held/adapter/adapter_model.safetensors"),
-                                      1 << 20));
-        sheaf_train_result_release(&result);
+        CHECK_OK(try_train(&o, &(sheaf_train_hooks){ .planned = plan_holding,
+                                                     .begin = begin_holding,
+                                                     .self = &h[i] }));
     }
     assert_true(h[1].process > h[0].process + (int64_t)device / 2);
-    assert_int_equal(size[0], size[1]);
-    CHECK_BYTES("adapter", adapter[1], adapter[0], size[0]);
-    free(adapter[0]);
-    free(adapter[1]);
+    check_same_file(at("held"), at("not_held"), "adapter/adapter_model.safetensors");
 }
 
 TEST(test_run__needs_no_hooks)

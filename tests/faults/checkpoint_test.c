@@ -17,7 +17,7 @@ static void start_with_step_1(void)
 {
     if (folder[0] != '\0')
         CHECK_OK(sheaf__remove_tree(folder));
-    strcpy(folder, tiny_folder());
+    new_folder(folder);
     CHECK_OK(tiny_save(&(tiny_run){ .out = folder, .seed = 1, .step = 1, .ranks = 1 }));
 }
 
@@ -44,7 +44,7 @@ static void check_after(const char *name, long n, bool succeeded, int ranks)
     const tiny_run again = step_2(ranks, 1, NULL);
     CHECK_OK(tiny_save(&again));
     snprintf(path, sizeof path, "%s/checkpoints/step-00000002", folder);
-    char *now = tiny_listing(path), **names = NULL;
+    char *now = listing_of(path), **names = NULL;
     if (strcmp(now, wanted) != 0)
         fail_msg("%s %ld: the files of a repeated save differ", name, n);
     free(now);
@@ -73,7 +73,7 @@ static int setup(void **state)
     const tiny_run run = step_2(1, 0, NULL);
     CHECK_OK(tiny_save(&run));
     snprintf(path, sizeof path, "%s/checkpoints/step-00000002", folder);
-    wanted = tiny_listing(path);
+    wanted = listing_of(path);
     return 0;
 }
 

@@ -32,41 +32,12 @@ static int64_t shard_bytes;
 
 /* ---- what lies in a folder ---- */
 
-static void hash_in(uint64_t *hash, const void *bytes, size_t size)
-{
-    *hash = (*hash ^ sheaf__hash(bytes, size).high) * 0x9e3779b97f4a7c15;
-}
-
-static void hash_tree(uint64_t *hash, const char *path)
-{
-    char **names = NULL;
-    int64_t n = 0;
-    CHECK_OK(sheaf__list_dir(&names, &n, path));
-    for (int64_t i = 0; i < n; i++) {
-        char *below = NULL, *bytes = NULL;
-        size_t size = 0;
-        CHECK_OK(sheaf__path_join(&below, path, names[i]));
-        hash_in(hash, names[i], strlen(names[i]) + 1);
-        if (sheaf__path_kind(below) == SHEAF_PATH_DIR)
-            hash_tree(hash, below);
-        else {
-            CHECK_OK(sheaf__file_read_all(&bytes, &size, below, 1 << 24));
-            hash_in(hash, &size, sizeof size);
-            hash_in(hash, bytes, size);
-        }
-        free(bytes);
-        free(below);
-    }
-    sheaf__names_free(names, n);
-}
-
 /* Names and bytes of all that is in a folder; 0 when there is none. */
 static uint64_t tree(const char *path)
 {
-    uint64_t hash = 0xcbf29ce484222325;
-    if (sheaf__path_kind(path) == SHEAF_PATH_NONE)
-        return 0;
-    hash_tree(&hash, path);
+    char *text = listing_of(path);
+    const uint64_t hash = *text == '\0' ? 0 : sheaf__hash(text, strlen(text)).high;
+    free(text);
     return hash;
 }
 
@@ -632,7 +603,7 @@ static void new_root(uint64_t seed)
 {
     if (scratch.dir[0] != '\0')
         CHECK_OK(sheaf__remove_tree(scratch.dir));
-    random_folder(scratch.dir);
+    new_folder(scratch.dir);
     CHECK_OK(sheaf__make_dir(at("src")));
     dice = seed;
     make_sources();

@@ -208,7 +208,7 @@ static void begin(uint64_t seed)
 {
     char path[128];
     random_state r;
-    random_folder(folder);
+    new_folder(folder);
     for (int step = 1; step <= 2; step++) {
         random_init(&r, seed, seed * 2 + (uint64_t)step, step);
         CHECK_OK(random_save(folder, &r, 0));

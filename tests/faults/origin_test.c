@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "tests/faults/random_state.h"
-#include "tests/files.h"
+#include "tests/tensors.h"
 
 #include "base/json.h"
 #include "checkpoint/tools/init.h"
@@ -67,16 +67,10 @@ static sheaf_status *train(const char *data, const char *adapter, int64_t steps,
 
 static void make_data(const char *path, int vocab)
 {
-    static const sheaf_safetensors_spec spec[] = { { "input_ids", SHEAF_I32, 2, { ROWS, LENGTH } },
-                                                   { "labels", SHEAF_I32, 2, { ROWS, LENGTH } } };
-    int32_t tokens[ROWS * LENGTH];
-    sheaf_safetensors_writer *file = NULL;
+    int64_t tokens[ROWS * LENGTH];
     for (int i = 0; i < ROWS * LENGTH; i++)
-        tokens[i] = (int32_t)random_below(&dice, vocab);
-    CHECK_OK(sheaf__safetensors_begin(&file, path, spec, 2, NULL, 0));
-    for (int i = 0; i < 2; i++)
-        CHECK_OK(sheaf__safetensors_write(file, i, 0, tokens, sizeof tokens));
-    CHECK_OK(sheaf__safetensors_finish(file));
+        tokens[i] = random_below(&dice, vocab);
+    write_rows(path, ROWS, LENGTH, tokens, tokens);
 }
 
 static const char config[] =

@@ -4,9 +4,8 @@
  * every tensor that has an element. Empty tensors and slices are among them. */
 #pragma once
 
-#include "base/file.h"
 #include "checkpoint/store/checkpoint.h"
-#include "tests/check.h"
+#include "tests/faults/folder.h"
 
 enum { RANDOM_TENSORS = 8, RANDOM_SLICES = 8 };
 
@@ -122,17 +121,4 @@ static inline sheaf_status *random_save(const char *out, const random_state *sta
 {
     random_save_job job = { out, state, keep };
     return sheaf_comm_run_threads(1, random_save_rank, &job);
-}
-
-/* random_folder - a new folder, in memory where there is such a file system: these tests sync a
- * lot. */
-static inline void random_folder(char path[64])
-{
-    const char *tmp = getenv("TMPDIR");
-    const char *base = access("/dev/shm", W_OK) == 0 ? "/dev/shm"
-                       : tmp != NULL && *tmp != '\0' ? tmp
-                                                     : "/tmp";
-    snprintf(path, 64, "%.40s/sheaf-faults-XXXXXX", base);
-    if (mkdtemp(path) == NULL)
-        fail_msg("no folder for the test");
 }

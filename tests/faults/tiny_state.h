@@ -4,14 +4,11 @@
  * slices in its own memory, as in training. */
 #pragma once
 
-#include <dirent.h>
 #include <inttypes.h>
-#include <unistd.h>
 
-#include "base/file.h"
 #include "checkpoint/store/checkpoint.h"
-#include "tests/check.h"
 #include "tests/faults/faults.h"
+#include "tests/faults/folder.h"
 
 enum { TINY_SLICES = 4, TINY_TENSORS = 6, TINY_CAPACITY = 64 };
 
@@ -102,44 +99,6 @@ static inline int tiny_equal(const tiny_state *t, int seed, int ranks, int rank)
     static _Thread_local tiny_state want;
     tiny_init(&want, seed, 0, ranks, rank);
     return memcmp(t->data, want.data, sizeof want.data) == 0;
-}
-
-/* ---- folders ---- */
-
-/* A new folder, in memory where there is such a file system: these tests sync a lot. */
-static inline const char *tiny_folder(void)
-{
-    static char path[64];
-    const char *base = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
-    snprintf(path, sizeof path, "%s/sheaf-test-XXXXXX", base);
-    if (mkdtemp(path) == NULL)
-        fail_msg("no folder for the test");
-    return path;
-}
-
-/* All files below `path` with their content, in name order: "name size\ncontent\n" ... */
-static inline char *tiny_listing(const char *path)
-{
-    char **names = NULL, *text = NULL;
-    int64_t n = 0;
-    size_t size = 0;
-    CHECK_OK(sheaf__list_dir(&names, &n, path));
-    FILE *out = open_memstream(&text, &size);
-    for (int64_t i = 0; i < n; i++) {
-        char *file = NULL, *bytes = NULL;
-        size_t count = 0;
-        CHECK_OK(sheaf__path_join(&file, path, names[i]));
-        CHECK_OK(sheaf__file_read_all(&bytes, &count, file, 1 << 20));
-        fprintf(out, "%s %zu\n", names[i], count);
-        for (size_t k = 0; k < count; k++)
-            fprintf(out, "%02x", (unsigned char)bytes[k]);
-        fputc('\n', out);
-        free(file);
-        free(bytes);
-    }
-    fclose(out);
-    sheaf__names_free(names, n);
-    return text;
 }
 
 /* ---- saving and loading on thread ranks ---- */

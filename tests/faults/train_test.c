@@ -7,7 +7,7 @@
 
 #include "calls.h"
 #include "tests/faults/random_state.h"
-#include "tests/files.h"
+#include "tests/tensors.h"
 
 #include "checkpoint/tools/init.h"
 #include "formats/safetensors.h"
@@ -30,21 +30,15 @@ static void make_sources(void)
         "\"max_position_embeddings\": 64, \"initializer_range\": 0.1, \"rope_theta\": 10000.0, \"dtype\": \"float32\", \"head_dim\": 4, "
         "\"hidden_size\": 8, \"intermediate_size\": 11, \"num_attention_heads\": 2, \"num_key_value_heads\": 1, "
         "\"num_hidden_layers\": 1, \"vocab_size\": 13, \"tie_word_embeddings\": false}\n";
-    static const sheaf_safetensors_spec spec[] = { { "input_ids", SHEAF_I32, 2, { ROWS, LENGTH } },
-                                                   { "labels", SHEAF_I32, 2, { ROWS, LENGTH } } };
-    int32_t tokens[ROWS * LENGTH];
+    int64_t tokens[ROWS * LENGTH];
     sheaf_weights_init_report report;
-    sheaf_safetensors_writer *file = NULL;
     put(at("src/config.json"), config);
     CHECK_OK(sheaf_init(&report, &(sheaf_weights_init_options){ .spec = at("src/config.json"),
                                                                 .dst = at("src/model"),
                                                                 .seed = 5 }));
     for (int i = 0; i < ROWS * LENGTH; i++)
-        tokens[i] = (int32_t)random_below(&dice, 13);
-    CHECK_OK(sheaf__safetensors_begin(&file, at("src/data.safetensors"), spec, 2, NULL, 0));
-    for (int i = 0; i < 2; i++)
-        CHECK_OK(sheaf__safetensors_write(file, i, 0, tokens, sizeof tokens));
-    CHECK_OK(sheaf__safetensors_finish(file));
+        tokens[i] = random_below(&dice, 13);
+    write_rows(at("src/data.safetensors"), ROWS, LENGTH, tokens, tokens);
 }
 
 /* ---- a run, as the command makes it ---- */
@@ -121,40 +115,6 @@ static const char *result_name(void)
     return method == SHEAF_METHOD_LORA ? "out/adapter" : "out/model";
 }
 
-static void list_file(FILE *out, const char *path)
-{
-    char *bytes = NULL;
-    size_t size = 0;
-    uint64_t hash = 0xcbf29ce484222325;
-    if (sheaf__path_kind(path) == SHEAF_PATH_NONE)
-        return;
-    CHECK_OK(sheaf__file_read_all(&bytes, &size, path, 1 << 24));
-    for (size_t k = 0; k < size; k++)
-        hash = (hash ^ (unsigned char)bytes[k]) * 0x100000001b3;
-    fprintf(out, "%s %zu %016llx\n", path + strlen(scratch.dir), size, (unsigned long long)hash);
-    free(bytes);
-}
-
-/* Adds "name size digest" of everything below; what is unfinished is left out. */
-static void list_tree(FILE *out, const char *path)
-{
-    char **names = NULL;
-    int64_t n = 0;
-    if (sheaf__path_kind(path) != SHEAF_PATH_DIR)
-        return;
-    CHECK_OK(sheaf__list_dir(&names, &n, path));
-    for (int64_t i = 0; i < n; i++) {
-        char *below = NULL;
-        CHECK_OK(sheaf__path_join(&below, path, names[i]));
-        if (sheaf__path_kind(below) == SHEAF_PATH_DIR)
-            list_tree(out, below);
-        else
-            list_file(out, below);
-        free(below);
-    }
-    sheaf__names_free(names, n);
-}
-
 /* Metrics but for the speed. */
 static void list_metrics(FILE *out)
 {
@@ -176,11 +136,12 @@ static char *listing(bool metrics)
 {
     char *text = NULL;
     size_t size;
+    const size_t skip = strlen(scratch.dir);
     FILE *out = open_memstream(&text, &size);
-    list_tree(out, at(result_name()));
+    list_tree(out, at(result_name()), skip);
     if (metrics) {
-        list_tree(out, at("out/checkpoints"));
-        list_file(out, at("out/best.json"));
+        list_tree(out, at("out/checkpoints"), skip);
+        list_tree(out, at("out/best.json"), skip);
         list_metrics(out);
     }
     fclose(out);
@@ -192,12 +153,11 @@ static int check_steps(long n)
 {
     int found = 0;
     for (int step = 1; step <= MOST_STEPS; step++) {
-        char name[64];
+        const char *name = at_format("out/checkpoints/step-%08d", step);
         sheaf_damages damages = { 0 };
-        snprintf(name, sizeof name, "out/checkpoints/step-%08d", step);
-        if (sheaf__path_kind(at(name)) == SHEAF_PATH_NONE)
+        if (sheaf__path_kind(name) == SHEAF_PATH_NONE)
             continue;
-        CHECK_OK(sheaf_checkpoint_examine(&damages, at(name), false));
+        CHECK_OK(sheaf_checkpoint_examine(&damages, name, false));
         if (damages.count != 0)
             fail_msg("dies at call %ld: %s is damaged", n, name);
         found++;
@@ -275,7 +235,7 @@ TEST(test_train__dies_at_any_call_and_goes_on)
     static const sheaf_method methods[] = { SHEAF_METHOD_LORA, SHEAF_METHOD_HEAD,
                                             SHEAF_METHOD_FULL };
     const bool soak = getenv("SHEAF_SOAK") != NULL;
-    random_folder(scratch.dir);
+    new_folder(scratch.dir);
     scratch.open_files = count_open_files();
     CHECK_OK(sheaf__make_dir(at("src")));
     dice = 11;

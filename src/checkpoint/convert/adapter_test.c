@@ -446,20 +446,6 @@ TEST(test_adapter__is_merged_to_the_same)
     }
 }
 
-static void same_file(const char *a, const char *b, const char *name)
-{
-    char one[1200], two[1200], *x = NULL, *y = NULL;
-    size_t nx = 0, ny = 0;
-    snprintf(one, sizeof one, "%s/%s", a, name);
-    snprintf(two, sizeof two, "%s/%s", b, name);
-    CHECK_OK(sheaf__file_read_all(&x, &nx, one, 1 << 28));
-    CHECK_OK(sheaf__file_read_all(&y, &ny, two, 1 << 28));
-    if (nx != ny || memcmp(x, y, nx) != 0)
-        fail_msg("%s differs", name);
-    free(x);
-    free(y);
-}
-
 static sheaf_status *merge_to_sat(const char *dst, int tp, sheaf_weights_merge_report *report)
 {
     return sheaf_merge(
@@ -494,12 +480,12 @@ TEST(test_adapter__is_merged_into_parts_in_one_pass)
         CHECK_OK(convert(at("two"), NULL, at("parts"), "sat", tp));
         CHECK_OK(merge_to_sat(at("once"), tp, &report));
         assert_true(report.rows_checked > 0 && report.products_checked > 0 && report.changed > 0);
-        same_file(at("parts"), at("once"), "latest");
-        same_file(at("parts"), at("once"), "model_config.json");
+        check_same_file(at("parts"), at("once"), "latest");
+        check_same_file(at("parts"), at("once"), "model_config.json");
         for (int rank = 0; rank < tp; rank++) {
             char name[64];
             snprintf(name, sizeof name, "1/mp_rank_%02d_model_states.pt", rank);
-            same_file(at("parts"), at("once"), name);
+            check_same_file(at("parts"), at("once"), name);
         }
     }
     int64_t seen = 1;

@@ -19,7 +19,7 @@ static const char *fresh(void)
 {
     if (folder[0] != '\0')
         CHECK_OK(sheaf__remove_tree(folder));
-    return strcpy(folder, tiny_folder());
+    return new_folder(folder);
 }
 
 static const char *in_folder(const char *format, ...) SHEAF_PRINTF(1, 2);
@@ -81,11 +81,11 @@ TEST(test_save__same_bytes_at_any_number_of_ranks)
 {
     fresh();
     save(7, 1);
-    char *one = tiny_listing(in_folder("step-00000007"));
+    char *one = listing_of(in_folder("step-00000007"));
     for (int ranks = 2; ranks <= TINY_SLICES; ranks++) {
         fresh();
         save(7, ranks);
-        char *many = tiny_listing(in_folder("step-00000007"));
+        char *many = listing_of(in_folder("step-00000007"));
         assert_string_equal(one, many);
         free(many);
         for (int again = 1; again <= TINY_SLICES; again++)
@@ -98,12 +98,12 @@ TEST(test_save__data_parallel_groups_share_the_writing)
 {
     fresh();
     save(7, 1);
-    char *one = tiny_listing(in_folder("step-00000007"));
+    char *one = listing_of(in_folder("step-00000007"));
     for (int groups = 2; groups <= 3; groups++) {
         fresh();
         CHECK_OK(tiny_save(
             &(tiny_run){ .out = folder, .seed = 7, .step = 7, .ranks = groups, .groups = true }));
-        char *shared = tiny_listing(in_folder("step-00000007"));
+        char *shared = listing_of(in_folder("step-00000007"));
         assert_string_equal(one, shared);
         free(shared);
     }
@@ -207,10 +207,10 @@ TEST(test_save__another_state_has_another_manifest)
 {
     fresh();
     save(7, 1);
-    char *one = tiny_listing(in_folder("step-00000007"));
+    char *one = listing_of(in_folder("step-00000007"));
     fresh();
     CHECK_OK(tiny_save(&(tiny_run){ .out = folder, .seed = 8, .step = 7, .ranks = 1 }));
-    char *other = tiny_listing(in_folder("step-00000007"));
+    char *other = listing_of(in_folder("step-00000007"));
     assert_string_not_equal(one, other);
     free(one);
     free(other);

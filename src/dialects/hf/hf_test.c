@@ -574,17 +574,8 @@ static void check_same_folder(const char *a, const char *b)
     CHECK_OK(sheaf__list_dir(&others, &m, b));
     assert_int_equal(n, m);
     for (int64_t i = 0; i < n; i++) {
-        char *x = NULL, *y = NULL, path[1400];
-        size_t nx = 0, ny = 0;
         assert_string_equal(names[i], others[i]);
-        snprintf(path, sizeof path, "%s/%s", a, names[i]);
-        CHECK_OK(sheaf__file_read_all(&x, &nx, path, 1 << 24));
-        snprintf(path, sizeof path, "%s/%s", b, names[i]);
-        CHECK_OK(sheaf__file_read_all(&y, &ny, path, 1 << 24));
-        if (nx != ny || memcmp(x, y, nx) != 0)
-            fail_msg("%s: %zu and %zu bytes, not the same", names[i], nx, ny);
-        free(x);
-        free(y);
+        check_same_file(a, b, names[i]);
     }
     sheaf__names_free(names, n);
     sheaf__names_free(others, m);
