@@ -4,11 +4,8 @@
 
 #include "data/data.h"
 #include "data/data_sets.h"
+#include "tests/byte_config.h"
 #include "tests/files.h"
-
-static const sheaf_config config = {
-    .vocab = 259, .bos = 256, .pad = 258, .eos = { 257 }, .neos = 1, .byte_vocab = true
-};
 
 /* Records with `length` letters `letter` and more. */
 static void write(const char *name, char letter, int records, const char *mode)
@@ -38,7 +35,7 @@ static sheaf_status *try_open(sheaf_data **out, const char *list, const sheaf_da
 {
     sheaf_data_options options = *how;
     char *path = named(list);
-    options.config = &config;
+    options.config = &byte_config;
     options.micro_batch = 2;
     sheaf_status *st = sheaf_data_open(out, path, &options);
     free(path);

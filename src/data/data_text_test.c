@@ -13,45 +13,23 @@
 #include "data/text_rows.h"
 #include "data/text_sources.h"
 #include "ops/kernels.h"
-#include "tests/check.h"
+#include "tests/byte_config.h"
 #include "tests/files.h"
-
-enum { BOS = 256, EOS = 257 };
+#include "tests/heard.h"
+#include "tests/sources.h"
 
 static const char *recorded(void)
 {
-    static char path[600];
-    const char *root = getenv("SHEAF_SOURCE_ROOT"), *live = getenv("SHEAF_TEXT_CASES");
-    if (live != NULL) /* of make_text.py, just made */
-        snprintf(path, sizeof path, "%s", live);
-    else
-        snprintf(path, sizeof path, "%s/tests/data/text", root != NULL ? root : ".");
-    return path;
+    const char *live = getenv("SHEAF_TEXT_CASES"); /* of make_text.py, just made */
+    return live != NULL ? live : in_sources("tests/data/text");
 }
 
-static sheaf_config bytes(void)
-{
-    return (sheaf_config){
-        .vocab = 259, .bos = BOS, .pad = -1, .eos = { EOS }, .neos = 1, .byte_vocab = true
-    };
-}
-
-static sheaf_config words(void)
-{
-    return (sheaf_config){ .vocab = 400, .bos = -1, .pad = -1 };
-}
+static const sheaf_config words = { .vocab = 400, .bos = -1, .pad = -1 };
 
 static sheaf_status *open_text(sheaf_data **data, const char *content,
                                const sheaf_data_options *options)
 {
     return sheaf_data_open(data, file_with("data.jsonl", content, strlen(content)), options);
-}
-
-/* The warning that came last. */
-static void said(void *self, const sheaf_event *event)
-{
-    if (event->kind == SHEAF_EVENT_WARNING)
-        snprintf(self, 400, "%s", event->text);
 }
 
 /* ---- against transformers ---- */
@@ -71,10 +49,9 @@ static void check_ids(size_t index, const json_t *want, const int32_t *got, int6
 static void check_case(size_t index, const json_t *one)
 {
     static const char *const losses[] = { "", "answers", "last", "all" };
-    const sheaf_config config = words();
     const char *loss = json_string_value(json_object_get(one, "loss_on"));
     sheaf_data_options options = {
-        .config = &config,
+        .config = &words,
         .folder = recorded(),
         .prompt_template = json_string_value(json_object_get(one, "template")),
     };
@@ -119,12 +96,11 @@ TEST(test_text__marks_in_a_text_are_text)
         "{\"messages\": [{\"role\": \"user\", \"content\": \"a<|im_end|>b</s>\"}, "
         "{\"role\": \"assistant\", \"content\": \"c<|im_end|>\"}]}";
     for (int specials = 0; specials < 2; specials++) {
-        const sheaf_config config = words();
         sheaf_data *data = NULL;
         int marks = 0;
-        CHECK_OK(open_text(&data, talk,
-                           &(sheaf_data_options){
-                               .config = &config, .folder = recorded(), .specials = specials }));
+        CHECK_OK(open_text(
+            &data, talk,
+            &(sheaf_data_options){ .config = &words, .folder = recorded(), .specials = specials }));
         const int64_t n = sheaf_data_seq(data);
         int32_t *id = calloc((size_t)n, sizeof *id);
         CHECK_OK(sheaf_data_batch(&(sheaf_batch){ .tokens = id }, data, (int64_t[]){ 0 }, 1));
@@ -159,13 +135,10 @@ TEST(test_text__one_conversation_in_every_form)
 {
     char hash[33] = "";
     for (size_t i = 0; i < ARRAY_LEN(same_talk); i++) {
-        const sheaf_config config = words();
-        char text[400] = "";
-        const sheaf_events events = { said, text };
         sheaf_data *data = NULL;
         CHECK_OK(open_text(&data, same_talk[i],
-                           &(sheaf_data_options){ .config = &config,
-                                                  .events = &events,
+                           &(sheaf_data_options){ .config = &words,
+                                                  .events = hear_warnings(),
                                                   .folder = recorded(),
                                                   .prompt_template = "chatml" }));
         if (i == 0)
@@ -173,7 +146,7 @@ TEST(test_text__one_conversation_in_every_form)
         if (strcmp(hash, sheaf_data_hash(data)) != 0)
             fail_msg("form %zu is another one", i);
         if (strstr(same_talk[i], "name") != NULL)
-            assert_non_null(strstr(text, ": line 1: field 'conversations[].name' is not used"));
+            assert_non_null(strstr(heard, ": line 1: field 'conversations[].name' is not used"));
         sheaf_data_close(data);
     }
 }
@@ -297,8 +270,7 @@ TEST(test_text__a_bad_record_is_named)
 
 TEST(test_text__the_last_answer_of_weight_0_is_named)
 {
-    const sheaf_config config = words();
-    const sheaf_data_options options = { .config = &config,
+    const sheaf_data_options options = { .config = &words,
                                          .folder = recorded(),
                                          .prompt_template = "chatml",
                                          .loss_on = SHEAF_LOSS_LAST };
@@ -312,8 +284,7 @@ TEST(test_text__the_last_answer_of_weight_0_is_named)
 
 TEST(test_text__forms_are_not_mixed)
 {
-    const sheaf_config config = words();
-    const sheaf_data_options options = { .config = &config, .folder = recorded() };
+    const sheaf_data_options options = { .config = &words, .folder = recorded() };
     sheaf_data *data = NULL;
     CHECK_FAILS(open_text(&data, "{\"text\": \"a\"}\n\n" MESSAGES(USER "," ANSWER), &options),
                 SHEAF_E_DATA,
@@ -343,8 +314,7 @@ static size_t gzip_of(unsigned char *to, size_t room, const char *text)
 
 static void check_packed(const char *hash, const void *bytes, size_t size)
 {
-    const sheaf_config config = words();
-    const sheaf_data_options options = { .config = &config, .folder = recorded() };
+    const sheaf_data_options options = { .config = &words, .folder = recorded() };
     sheaf_data *data = NULL;
     /* the name tells nothing */
     CHECK_OK(sheaf_data_open(&data, file_with("packed.jsonl", bytes, size), &options));
@@ -357,8 +327,7 @@ static void check_packed(const char *hash, const void *bytes, size_t size)
 TEST(test_text__packed_files_are_the_same_data)
 {
     unsigned char packed[1000];
-    const sheaf_config config = words();
-    const sheaf_data_options options = { .config = &config, .folder = recorded() };
+    const sheaf_data_options options = { .config = &words, .folder = recorded() };
     sheaf_data *data = NULL;
     char hash[33];
     CHECK_OK(open_text(&data, two, &options));
@@ -393,8 +362,7 @@ TEST(test_text__packed_files_are_the_same_data)
 
 TEST(test_text__other_files_are_refused_with_the_command)
 {
-    const sheaf_config config = words();
-    const sheaf_data_options options = { .config = &config, .folder = recorded() };
+    const sheaf_data_options options = { .config = &words, .folder = recorded() };
     sheaf_data *data = NULL;
     CHECK_FAILS(sheaf_data_open(&data, file_with("a b.parquet", "PAR1....PAR1", 12), &options),
                 SHEAF_E_UNSUPPORTED, "a Parquet file | python3 -c 'import pandas");
@@ -419,10 +387,9 @@ TEST(test_text__a_line_without_end_is_refused)
         assert_int_equal(gzwrite(file, letters, (unsigned)block), block);
     assert_int_equal(gzclose(file), Z_OK);
     free(letters);
-    const sheaf_config config = words();
     sheaf_data *data = NULL;
     CHECK_FAILS(sheaf_data_open(&data, at("long.jsonl"),
-                                &(sheaf_data_options){ .config = &config, .folder = recorded() }),
+                                &(sheaf_data_options){ .config = &words, .folder = recorded() }),
                 SHEAF_E_FORMAT, "line 2 | a record of at most 64 MiB");
 }
 
@@ -446,10 +413,7 @@ TEST(test_text__on_long_cuts_or_leaves_out_and_says_so)
     static const char lines[] = "{\"prompt\": \"abc\", \"completion\": \"d\"}\n"
                                 "{\"prompt\": \"ab\", \"completion\": \"cdefgh\"}\n"
                                 "{\"prompt\": \"abcdefgh\", \"completion\": \"i\"}\n";
-    const sheaf_config config = bytes();
-    char text[400] = "";
-    const sheaf_events events = { said, text };
-    sheaf_data_options options = { .config = &config, .seq = 6, .events = &events };
+    sheaf_data_options options = { .config = &byte_config, .seq = 6, .events = hear_warnings() };
     sheaf_data *data = NULL;
     CHECK_FAILS(open_text(&data, lines, &options), SHEAF_E_DATA,
                 "line 2 | at most 6 tokens, the value of `seq` | 10 tokens; 2 lines are longer");
@@ -457,7 +421,7 @@ TEST(test_text__on_long_cuts_or_leaves_out_and_says_so)
     CHECK_OK(open_text(&data, lines, &options));
     assert_int_equal(sheaf_data_rows(data), 1);
     sheaf_data_close(data);
-    assert_non_null(strstr(text, "2 of 3 records are longer than 6 tokens and left out"));
+    assert_non_null(strstr(heard, "2 of 3 records are longer than 6 tokens and left out"));
     options.on_long = SHEAF_LONG_CUT;
     CHECK_OK(open_text(&data, lines, &options));
     assert_int_equal(sheaf_data_rows(data), 2);
@@ -470,7 +434,7 @@ TEST(test_text__on_long_cuts_or_leaves_out_and_says_so)
     for (int i = 0; i < 6; i++)
         assert_int_equal(label[6 + i], learned[i] < 0 ? SHEAF__IGNORED : learned[i]);
     sheaf_data_close(data);
-    assert_non_null(strstr(text, "1 of these had no answer before it"));
+    assert_non_null(strstr(heard, "1 of these had no answer before it"));
     options.seq = 2;
     options.on_long = SHEAF_LONG_SKIP;
     CHECK_FAILS(open_text(&data, lines, &options), SHEAF_E_DATA, "nothing is left of it");
@@ -480,7 +444,6 @@ TEST(test_text__on_long_cuts_or_leaves_out_and_says_so)
 TEST(test_text__threads_change_nothing)
 {
     enum { LINES = 4000 };
-    const sheaf_config config = words();
     char hash[33] = "", *text = malloc(LINES * 80), *p = text;
     for (int i = 0; i < LINES; i++)
         p += sprintf(p, "{\"prompt\": \"number %d\", \"completion\": \"fox %d and %d dogs\"}\n", i,
@@ -490,7 +453,7 @@ TEST(test_text__threads_change_nothing)
         sheaf_data *data = NULL;
         CHECK_OK(sheaf_data_open(
             &data, at("data.jsonl"),
-            &(sheaf_data_options){ .config = &config, .folder = recorded(), .threads = threads }));
+            &(sheaf_data_options){ .config = &words, .folder = recorded(), .threads = threads }));
         assert_int_equal(sheaf_data_rows(data), LINES);
         if (threads == 1)
             snprintf(hash, sizeof hash, "%s", sheaf_data_hash(data));
@@ -502,22 +465,20 @@ TEST(test_text__threads_change_nothing)
 
 /* ---- the cache ---- */
 
-static sheaf_status *open_cached(sheaf_data **data, char text[400], const char *file)
+static sheaf_status *open_cached(sheaf_data **data, const char *file)
 {
-    const sheaf_config config = bytes();
-    const sheaf_events events = { said, text };
-    text[0] = '\0';
-    return sheaf_data_open(
-        data, at(file),
-        &(sheaf_data_options){
-            .config = &config, .cache = at("caches"), .events = &events, .threads = 2 });
+    return sheaf_data_open(data, at(file),
+                           &(sheaf_data_options){ .config = &byte_config,
+                                                  .cache = at("caches"),
+                                                  .events = hear_warnings(),
+                                                  .threads = 2 });
 }
 
 /* Opens, compares with `hash` and tells how many caches there are then (a tag lies beside them). */
-static int64_t check_cached(const char *hash, char text[400], const char *file)
+static int64_t check_cached(const char *hash, const char *file)
 {
     sheaf_data *data = NULL;
-    CHECK_OK(open_cached(&data, text, file));
+    CHECK_OK(open_cached(&data, file));
     assert_string_equal(sheaf_data_hash(data), hash);
     assert_int_equal(sheaf_data_labels(data, (int64_t[]){ 0, 1 }, 2), 4 + 6);
     assert_int_equal(sheaf_data_tokens(data, (int64_t[]){ 0, 1 }, 2), 5 + 9);
@@ -566,29 +527,28 @@ TEST(test_cache__rows_are_those_of_memory_and_damage_is_noticed)
     };
     static const char good[] =
         "{\"text\": \"abc\"}\n{\"prompt\": \"ab\", \"completion\": \"cdefg\"}\n";
-    char hash[33], text[400];
+    char hash[33];
     sheaf_data *data = NULL;
-    const sheaf_config config = bytes();
-    CHECK_OK(open_text(&data, good, &(sheaf_data_options){ .config = &config }));
+    CHECK_OK(open_text(&data, good, &(sheaf_data_options){ .config = &byte_config }));
     snprintf(hash, sizeof hash, "%s", sheaf_data_hash(data));
     sheaf_data_close(data);
     file_with("bad.jsonl", lines, sizeof lines - 1);
-    CHECK_FAILS(open_cached(&data, text, "bad.jsonl"), SHEAF_E_DATA, "line 1");
+    CHECK_FAILS(open_cached(&data, "bad.jsonl"), SHEAF_E_DATA, "line 1");
     assert_int_equal(sheaf__path_kind(at("caches")), SHEAF_PATH_NONE); /* nothing stays of it */
     for (int i = 0; i < 2; i++)
-        assert_int_equal(check_cached(hash, text, "data.jsonl"), 1);
+        assert_int_equal(check_cached(hash, "data.jsonl"), 1);
     for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
         damage(parts[i][0], parts[i][1], parts[i][1] == NULL);
-        assert_int_equal(check_cached(hash, text, "data.jsonl"), 1);
-        if (strstr(text, "is damaged and made anew") == NULL)
+        assert_int_equal(check_cached(hash, "data.jsonl"), 1);
+        if (strstr(heard, "is damaged and made anew") == NULL)
             fail_msg("damage in %s was not noticed (%s)", parts[i][0], parts[i][1]);
-        assert_int_equal(check_cached(hash, text, "data.jsonl"), 1);
-        assert_string_equal(text, "");
+        assert_int_equal(check_cached(hash, "data.jsonl"), 1);
+        assert_string_equal(heard, "");
     }
     file_with("copy.jsonl", good, sizeof good - 1); /* the same content by another name */
-    assert_int_equal(check_cached(hash, text, "copy.jsonl"), 1);
+    assert_int_equal(check_cached(hash, "copy.jsonl"), 1);
     file_with("other.jsonl", "{\"text\": \"abd\"}\n", 16);
-    CHECK_OK(open_cached(&data, text, "other.jsonl"));
+    CHECK_OK(open_cached(&data, "other.jsonl"));
     sheaf_data_close(data);
     assert_int_equal(entries(at("caches")), 3);
 }
@@ -617,7 +577,6 @@ TEST(test_cache__an_answer_without_an_end_is_labelled_with_eos)
     };
     static const char talk[] =
         MESSAGES(USER "," ANSWER "," USER ",{\"role\": \"assistant\", \"content\": \"b\"}");
-    const sheaf_config config = words();
     file_with("data.jsonl", talk, sizeof talk - 1);
     CHECK_OK(sheaf__make_dirs(at("open")));
     for (int i = 0; i < 2; i++) {
@@ -630,7 +589,7 @@ TEST(test_cache__an_answer_without_an_end_is_labelled_with_eos)
     for (size_t i = 0; i < 3 * ARRAY_LEN(by_hand); i++) {
         const size_t k = i / 3; /* in memory, in a new cache, in one that is found */
         const int64_t n = (int64_t)strlen(by_hand[k].tokens);
-        sheaf_data_options options = { .config = &config,
+        sheaf_data_options options = { .config = &words,
                                        .folder = at("open"),
                                        .cache = i % 3 == 0 ? NULL : at("ends"),
                                        .loss_on = by_hand[k].loss };
@@ -656,10 +615,9 @@ TEST(test_cache__an_answer_without_an_end_is_labelled_with_eos)
 /* The key with a tokenizer in the folder "key". */
 static void check_key(char key[33], const char *before, const char *what)
 {
-    const sheaf_config config = words();
     char *path[] = { (char *)at("data.jsonl") };
     CHECK_OK(sheaf__text_key(key, &(sheaf__text_sources){ .path = path, .paths = 1 },
-                             &(sheaf_data_options){ .config = &config, .folder = at("key") }));
+                             &(sheaf_data_options){ .config = &words, .folder = at("key") }));
     if (before != NULL && (strcmp(key, before) == 0) == (what != NULL))
         fail_msg("the key with %s", what == NULL ? "nothing changed" : what);
 }
@@ -677,11 +635,10 @@ TEST(test_cache__each_file_of_a_tokenizer_counts)
     check_key(key[0], NULL, NULL);
     check_key(key[1], key[0], NULL);
     for (size_t i = 0; i < ARRAY_LEN(names); i++) {
-        char name[64];
-        snprintf(name, sizeof name, "key/%s", names[i]);
-        file_with(name, "{}", 2);
+        const char *path = at_format("key/%s", names[i]);
+        put(path, "{}");
         check_key(key[2 * i + 1], key[2 * i], i + 1 < ARRAY_LEN(names) ? names[i] : NULL);
-        file_with(name, "{\"model_type\": \"x\"}", 19);
+        put(path, "{\"model_type\": \"x\"}");
         check_key(key[2 * i + 2], key[2 * i + 1], names[i]);
     }
 }
@@ -691,14 +648,14 @@ TEST(test_cache__each_file_of_a_tokenizer_counts)
 TEST(test_cache__that_changes_in_use_is_an_error)
 {
     static const char good[] = "{\"text\": \"abc\"}\n{\"text\": \"defg\"}\n";
-    char text[400], path[600], **names = NULL;
+    char path[600], **names = NULL;
     int32_t id[16];
     int64_t n = 0;
     sheaf_data *data = NULL;
     const sheaf_batch batch = { .tokens = id, .seq = 8 };
     file_with("data.jsonl", good, sizeof good - 1);
     CHECK_OK(sheaf__remove_tree(at("caches")));
-    CHECK_OK(open_cached(&data, text, "data.jsonl"));
+    CHECK_OK(open_cached(&data, "data.jsonl"));
     assert_true(sheaf_data_reads_files(data));
     CHECK_OK(sheaf_data_batch(&batch, data, (int64_t[]){ 0, 1 }, 2));
     assert_int_equal(id[8 + 4], 'g');

@@ -2,15 +2,13 @@
 
 #include "data/data.h"
 #include "ops/kernels.h"
+#include "tests/byte_config.h"
 #include "tests/files.h"
 
-enum { BOS = 256, EOS = 257, NO = SHEAF__IGNORED };
+enum { NO = SHEAF__IGNORED };
 
 static sheaf_data *open_lengths(const int *length, int n, const sheaf_data_options *how)
 {
-    const sheaf_config config = {
-        .vocab = 259, .bos = BOS, .pad = 258, .eos = { EOS }, .neos = 1, .byte_vocab = true
-    };
     sheaf_data_options options = *how;
     sheaf_data *data = NULL;
     FILE *file = fopen(at("rows.jsonl"), "w");
@@ -22,7 +20,7 @@ static sheaf_data *open_lengths(const int *length, int n, const sheaf_data_optio
         fprintf(file, "\"}\n");
     }
     assert_int_equal(fclose(file), 0);
-    options.config = &config;
+    options.config = &byte_config;
     CHECK_OK(sheaf_data_open(&data, at("rows.jsonl"), &options));
     return data;
 }
@@ -133,10 +131,9 @@ TEST(test_pack__a_record_keeps_its_number)
 
 TEST(test_pack__needs_a_length)
 {
-    const sheaf_config config = { .vocab = 259, .eos = { EOS }, .neos = 1, .byte_vocab = true };
     sheaf_data *data = NULL;
     CHECK_FAILS(sheaf_data_open(&data, at("rows.jsonl"),
-                                &(sheaf_data_options){ .config = &config, .pack = true }),
+                                &(sheaf_data_options){ .config = &byte_config, .pack = true }),
                 SHEAF_E_ARG, "`pack` | `seq N` beside it");
 }
 

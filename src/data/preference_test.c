@@ -5,7 +5,7 @@
 #include "base/json.h"
 #include "data/data.h"
 #include "ops/kernels.h"
-#include "tests/check.h"
+#include "tests/heard.h"
 #include "tests/recordings.h"
 #include "tests/tensors.h"
 
@@ -54,13 +54,6 @@ static row row_of(const sheaf_data *data, int64_t index)
 static int64_t labels_of(const sheaf_data *data, int64_t index)
 {
     return sheaf_data_labels(data, &index, 1);
-}
-
-/* The warning that came last. */
-static void said(void *self, const sheaf_event *event)
-{
-    if (event->kind == SHEAF_EVENT_WARNING)
-        snprintf(self, 400, "%s", event->text);
 }
 
 /* ---- against TRL ---- */
@@ -225,13 +218,11 @@ static void check_same(const char *const *form, size_t n)
     int64_t labels[2] = { 0 };
     for (size_t i = 0; i < n; i++) {
         sheaf_data *data = NULL;
-        char text[400] = "";
-        const sheaf_events events = { said, text };
-        CHECK_OK(open_pairs(&data, form[i], (sheaf_data_options){ .events = &events }));
+        CHECK_OK(open_pairs(&data, form[i], (sheaf_data_options){ .events = hear_warnings() }));
         if (i == 0)
             snprintf(hash, sizeof hash, "%s", sheaf_data_hash(data));
-        if (strcmp(hash, sheaf_data_hash(data)) != 0 || text[0] != '\0')
-            fail_msg("form %zu is another one, '%s'", i, text);
+        if (strcmp(hash, sheaf_data_hash(data)) != 0 || heard[0] != '\0')
+            fail_msg("form %zu is another one, '%s'", i, heard);
         for (int side = 0; side < 2; side++)
             labels[side] = labels_of(data, side);
         sheaf_data_close(data);
@@ -462,13 +453,11 @@ TEST(test_preference__bad_pairs_are_skipped_whole)
                                           "{\"prompt\": [" ASK
                                           "], \"chosen\": [" SAY("Yes.") "]}\n";
     sheaf_data *data = NULL, *only = NULL;
-    char text[400] = "";
-    const sheaf_events events = { said, text };
     CHECK_OK(open_pairs(&only, same_pair[0], (sheaf_data_options){ 0 }));
-    CHECK_OK(open_pairs(&data, lines,
-                        (sheaf_data_options){ .on_bad = SHEAF_BAD_SKIP, .events = &events }));
+    CHECK_OK(open_pairs(
+        &data, lines, (sheaf_data_options){ .on_bad = SHEAF_BAD_SKIP, .events = hear_warnings() }));
     assert_string_equal(sheaf_data_hash(data), sheaf_data_hash(only));
-    assert_non_null(strstr(text, "2 of 3"));
+    assert_non_null(strstr(heard, "2 of 3"));
     sheaf_data_close(data);
     sheaf_data_close(only);
 }
@@ -476,16 +465,14 @@ TEST(test_preference__bad_pairs_are_skipped_whole)
 TEST(test_preference__equal_answers_are_warned_of)
 {
     sheaf_data *data = NULL;
-    char text[400] = "";
-    const sheaf_events events = { said, text };
     CHECK_OK(open_pairs(&data,
                         "{\"prompt\": [" ASK "], " BOTH "}\n"
                         "{\"prompt\": [" ASK
                         "], " LISTS(SAY("No."), SAY("No.")) "}\n"
                                                             "{\"prompt\": [" ASK "], " LISTS(
                                                                 SAY("Yes."), SAY("Yes.")) "}\n",
-                        (sheaf_data_options){ .events = &events }));
-    assert_non_null(strstr(text, ": line 2, the first of 2: both answers are equal"));
+                        (sheaf_data_options){ .events = hear_warnings() }));
+    assert_non_null(strstr(heard, ": line 2, the first of 2: both answers are equal"));
     assert_int_equal(sheaf_data_samples(data), 3);
     sheaf_data_close(data);
 }
@@ -496,21 +483,19 @@ TEST(test_preference__equal_answers_may_be_left_out)
     static const char lines[] =
         PAIR(ASK, "Yes.", "No.") PAIR(ASK, "No.", "No.") PAIR(ASK, "It is ice.", "It is.");
     sheaf_data *data = NULL;
-    char text[400] = "";
-    const sheaf_events events = { said, text };
     for (int cut = 0; cut < 2; cut++) {
         CHECK_OK(open_pairs(&data, lines,
                             (sheaf_data_options){ .on_bad = SHEAF_BAD_SKIP,
                                                   .seq = cut ? 24 : 0,
                                                   .on_long = SHEAF_LONG_CUT,
-                                                  .events = &events }));
+                                                  .events = hear_warnings() }));
         assert_int_equal(sheaf_data_samples(data), 2 - cut);
         sheaf_data_close(data);
     }
     CHECK_OK(open_pairs(
         &data, lines,
-        (sheaf_data_options){ .seq = 24, .on_long = SHEAF_LONG_CUT, .events = &events }));
-    assert_non_null(strstr(text, ": line 2, the first of 2: both answers are equal"));
+        (sheaf_data_options){ .seq = 24, .on_long = SHEAF_LONG_CUT, .events = hear_warnings() }));
+    assert_non_null(strstr(heard, ": line 2, the first of 2: both answers are equal"));
     sheaf_data_close(data);
 }
 
@@ -539,14 +524,12 @@ TEST(test_preference__long_pairs_are_cut_or_skipped_whole)
                 SHEAF_E_DATA, "28");
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         sheaf_data *data = NULL;
-        char text[400] = "";
-        const sheaf_events events = { said, text };
         CHECK_OK(open_pairs(
             &data, lines,
-            (sheaf_data_options){ .seq = 28, .on_long = rows[i].how, .events = &events }));
+            (sheaf_data_options){ .seq = 28, .on_long = rows[i].how, .events = hear_warnings() }));
         assert_int_equal(sheaf_data_samples(data), rows[i].samples);
-        if (strstr(text, rows[i].want) == NULL)
-            fail_msg("'%s'", text);
+        if (strstr(heard, rows[i].want) == NULL)
+            fail_msg("'%s'", heard);
         for (int64_t r = 0; r < sheaf_data_rows(data); r++) {
             const row got = row_of(data, r), uncut = row_of(whole, r);
             assert_int_equal(got.n, uncut.n < 28 ? uncut.n : 28);

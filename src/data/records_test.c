@@ -4,10 +4,19 @@
 
 #include "data/records.h"
 #include "tests/files.h"
+#include "tests/heard.h"
 #include "base/status.h"
 
 static const sheaf__records_options for_training = { 0 },
                                     for_inference = { .answers_optional = true };
+
+static sheaf_status *try_read(const char *name, const sheaf__records_options *options)
+{
+    sheaf__records r;
+    sheaf_status *st = sheaf__records_read(&r, at(name), options, NULL);
+    sheaf__records_release(&r);
+    return st;
+}
 
 static const sheaf__record *nth(const sheaf__records *r, int64_t i)
 {
@@ -48,9 +57,7 @@ TEST(test_folder__images_come_in_the_order_of_their_paths)
     mkdir(at("tree/a"), 0777);
     mkdir(at("tree/a/deep"), 0777);
     for (size_t i = 0; i < ARRAY_LEN(name); i++) {
-        char path[200];
-        snprintf(path, sizeof path, "tree/%s", name[i]);
-        put(at(path), "");
+        put(at_format("tree/%s", name[i]), "");
     }
     sheaf__records r;
     CHECK_OK(sheaf__records_read(&r, at("tree"), &for_training, NULL));
@@ -102,32 +109,18 @@ TEST(test_folder__all_bad_images_are_told)
     put(at("bad/a\xff.png"), "");
     assert_int_equal(symlink("nowhere", at("bad/gone.jpg")), 0);
     assert_int_equal(mkfifo(at("bad/pipe.webp"), 0600), 0);
-    sheaf__records r;
-    CHECK_FAILS(sheaf__records_read(&r, at("bad"), &for_training, NULL), SHEAF_E_DATA,
-                "bad: 4 of 5 records are bad");
-    sheaf__records_release(&r);
+    CHECK_FAILS(try_read("bad", &for_training), SHEAF_E_DATA, "bad: 4 of 5 records are bad");
     static const char *const part[] = { "bad/.jpg: expected an answer before the first dot",
                                         "a name in UTF-8",
                                         "gone.jpg: expected an image, found No such file",
                                         "pipe.webp: expected an image, found neither" };
     for (size_t i = 0; i < ARRAY_LEN(part); i++) {
-        CHECK_FAILS(sheaf__records_read(&r, at("bad"), &for_training, NULL), SHEAF_E_DATA, part[i]);
-        sheaf__records_release(&r);
+        CHECK_FAILS(try_read("bad", &for_training), SHEAF_E_DATA, part[i]);
     }
-    CHECK_FAILS(sheaf__records_read(&r, at("bad"), &for_inference, NULL), SHEAF_E_DATA, "3 of 5");
-    sheaf__records_release(&r);
+    CHECK_FAILS(try_read("bad", &for_inference), SHEAF_E_DATA, "3 of 5");
     mkdir(at("empty"), 0777);
-    CHECK_FAILS(sheaf__records_read(&r, at("empty"), &for_training, NULL), SHEAF_E_DATA,
-                "images (*.jpg");
-    sheaf__records_release(&r);
-    CHECK_FAILS(sheaf__records_read(&r, at("nothing"), &for_training, NULL), SHEAF_E_IO, "nothing");
-    sheaf__records_release(&r);
-}
-
-static void hear(void *self, const sheaf_event *event)
-{
-    if (event->kind == SHEAF_EVENT_WARNING)
-        strncat(self, event->text, 999 - strlen(self));
+    CHECK_FAILS(try_read("empty", &for_training), SHEAF_E_DATA, "images (*.jpg");
+    CHECK_FAILS(try_read("nothing", &for_training), SHEAF_E_IO, "nothing");
 }
 
 #define TALK                                                                                       \
@@ -146,9 +139,7 @@ TEST(test_folder__labels_beside_images_are_the_records)
                                           "sft/two/labels_en",
                                           "sft/two/images/sub",
                                           "sft/two/labels_en/sub" };
-    char said[1000] = "";
-    const sheaf_events events = { hear, said };
-    const sheaf__records_options asks = { .query = "Say", .events = &events };
+    const sheaf__records_options asks = { .query = "Say", .events = hear_warnings() };
     for (size_t i = 0; i < ARRAY_LEN(folder); i++)
         mkdir(at(folder[i]), 0777);
     put(at("sft/one/images/1.jpg"), "");
@@ -168,12 +159,12 @@ TEST(test_folder__labels_beside_images_are_the_records)
     check_record(nth(&r, 1), "1.jpg", "Q", "A");
     check_record(nth(&r, 2), "2.x.png", "Say", "C");
     check_record(nth(&r, 3), "3.jpg", "P", "D");
-    assert_non_null(strstr(said, "sft/two/labels_en/sub/3.json: field 'license' is not used"));
+    assert_non_null(strstr(heard, "sft/two/labels_en/sub/3.json: field 'license' is not used"));
     sheaf__records_release(&r);
-    said[0] = '\0';
+    heard[0] = '\0';
     CHECK_OK(sheaf__records_read(&r, at("sft/one/images/"), &asks, NULL));
     check_record(nth(&r, 0), "1.jpg", "Say", "1");
-    assert_non_null(strstr(said, "sft/one/labels lies beside the images and is not read"));
+    assert_non_null(strstr(heard, "sft/one/labels lies beside the images and is not read"));
     sheaf__records_release(&r);
     /* one without the other, or empty */
     put(at("sft/one/images/5.jpg"), "");
@@ -184,36 +175,32 @@ TEST(test_folder__labels_beside_images_are_the_records)
                                         "one/labels/6.json: expected an image of this name in ",
                                         "one/labels/1.json: not a record" };
     for (size_t i = 0; i < ARRAY_LEN(part); i++) {
-        CHECK_FAILS(sheaf__records_read(&r, at("sft"), &asks, NULL), SHEAF_E_DATA, part[i]);
-        sheaf__records_release(&r);
+        CHECK_FAILS(try_read("sft", &asks), SHEAF_E_DATA, part[i]);
     }
     mkdir(at("sft/two/labels_zh"), 0777);
-    CHECK_FAILS(sheaf__records_read(&r, at("sft/two"), &asks, NULL), SHEAF_E_DATA,
+    CHECK_FAILS(try_read("sft/two", &asks), SHEAF_E_DATA,
                 "one folder of labels beside images | labels_en and labels_zh | call the one");
-    sheaf__records_release(&r);
 }
 
 TEST(test_folder__what_is_not_read_is_told)
 {
-    char said[1000] = "";
-    const sheaf_events events = { hear, said };
-    const sheaf__records_options options = { .events = &events };
+    const sheaf__records_options options = { .events = hear_warnings() };
     sheaf__records r;
     mkdir(at("mixed"), 0777);
     mkdir(at("mixed/.ipynb_checkpoints"), 0777);
     put(at("mixed/1.jpg"), "");
     CHECK_OK(sheaf__records_read(&r, at("mixed"), &options, NULL));
-    assert_non_null(strstr(said, "mixed: 1 of its entries is not read, '"));
-    assert_non_null(strstr(said, "mixed/.ipynb_checkpoints': images are files that end in .jpg"));
+    assert_non_null(strstr(heard, "mixed: 1 of its entries is not read, '"));
+    assert_non_null(strstr(heard, "mixed/.ipynb_checkpoints': images are files that end in .jpg"));
     sheaf__records_release(&r);
     static const char *const other[] = { "mixed/2.tiff", "mixed/3.gif", "mixed/4.json",
                                          "mixed/.ipynb_checkpoints/1-checkpoint.jpg" };
     for (size_t i = 0; i < ARRAY_LEN(other); i++)
         put(at(other[i]), "");
-    said[0] = '\0';
+    heard[0] = '\0';
     CHECK_OK(sheaf__records_read(&r, at("mixed"), &options, NULL));
     assert_int_equal(r.count, 1);
-    assert_non_null(strstr(said, "4 of its entries are not read, '"));
+    assert_non_null(strstr(heard, "4 of its entries are not read, '"));
     sheaf__records_release(&r);
 }
 
@@ -320,21 +307,16 @@ TEST(test_json__an_array_is_read_entry_by_entry)
     assert_int_equal(r.record[1].place, 3);
     sheaf__records_release(&r);
     put(at("data.json"), "[{\"prompt\": \"a\", \"answer\": \"1\"}, 7, {\"prompt\": \"a\"}]");
-    CHECK_FAILS(sheaf__records_read(&r, at("data.json"), &for_training, NULL), SHEAF_E_DATA,
-                "entry 2: not a record");
-    sheaf__records_release(&r);
+    CHECK_FAILS(try_read("data.json", &for_training), SHEAF_E_DATA, "entry 2: not a record");
     static const char *const broken[] = { "[", "[{\"prompt\": \"a\", \"answer\": \"1\"}", "[1,]",
                                           "[] x", "[{\"a\": 1}}]" };
     for (size_t i = 0; i < ARRAY_LEN(broken); i++) {
         put(at("data.json"), broken[i]);
-        CHECK_FAILS(sheaf__records_read(&r, at("data.json"), &for_training, NULL), SHEAF_E_FORMAT,
+        CHECK_FAILS(try_read("data.json", &for_training), SHEAF_E_FORMAT,
                     "data.json: line 1, column");
-        sheaf__records_release(&r);
     }
     put(at("data.json"), "[]");
-    CHECK_FAILS(sheaf__records_read(&r, at("data.json"), &for_training, NULL), SHEAF_E_DATA,
-                "at least one record");
-    sheaf__records_release(&r);
+    CHECK_FAILS(try_read("data.json", &for_training), SHEAF_E_DATA, "at least one record");
 }
 
 TEST(test_json__each_bad_record_is_told_by_line_and_field)
@@ -467,9 +449,7 @@ TEST(test_json__each_bad_record_is_told_by_line_and_field)
         assert_int_equal(r.count, 1);
         assert_int_equal(r.looked_at, 2);
         sheaf__records_release(&r);
-        CHECK_FAILS(sheaf__records_read(&r, at("data.jsonl"), &for_training, NULL), SHEAF_E_DATA,
-                    "data.jsonl: line 2: ");
-        sheaf__records_release(&r);
+        CHECK_FAILS(try_read("data.jsonl", &for_training), SHEAF_E_DATA, "data.jsonl: line 2: ");
     }
 }
 
@@ -483,11 +463,8 @@ TEST(test_json__a_file_that_is_no_text_is_told_as_one)
         { " \n\x01", "byte 0x01" },
     };
     for (size_t i = 0; i < ARRAY_LEN(by_hand); i++) {
-        sheaf__records r;
         put(at("data.jsonl"), by_hand[i].text);
-        CHECK_FAILS(sheaf__records_read(&r, at("data.jsonl"), &for_training, NULL), SHEAF_E_FORMAT,
-                    by_hand[i].part);
-        sheaf__records_release(&r);
+        CHECK_FAILS(try_read("data.jsonl", &for_training), SHEAF_E_FORMAT, by_hand[i].part);
     }
 }
 
@@ -500,10 +477,8 @@ TEST(test_json__long_texts_are_refused)
     strcpy(text + (size_t)n + size, "\"}");
     put(at("data.jsonl"), text);
     free(text);
-    sheaf__records r;
-    CHECK_FAILS(sheaf__records_read(&r, at("data.jsonl"), &for_training, NULL), SHEAF_E_DATA,
+    CHECK_FAILS(try_read("data.jsonl", &for_training), SHEAF_E_DATA,
                 "at most 1048576 bytes | 1048577");
-    sheaf__records_release(&r);
 }
 
 TEST(test_json__bad_records_are_all_told_up_to_a_bound)
@@ -565,39 +540,30 @@ TEST(test_json__questions_without_answers_are_for_inference)
     sheaf__records_release(&r);
 }
 
-static void remember_text(void *context, const sheaf_event *event)
-{
-    snprintf(context, 256, "%s", event->text);
-}
-
 /* The empty columns of a table: other forms, another name of the answer, a picture, what is not
  * read. */
 TEST(test_json__a_field_that_is_null_is_none)
 {
-    char warning[256] = "";
-    const sheaf_events events = { remember_text, warning };
-    const sheaf__records_options options = { .events = &events };
+    const sheaf__records_options options = { .events = hear_warnings() };
     sheaf__records r;
     read_ok(&r,
             "{\"prompt\": \"a\", \"answer\": \"b\", \"completion\": null, \"messages\": null, "
             "\"conversations\": null, \"image\": null, \"source\": null}\n",
             &options);
     check_record(nth(&r, 0), NULL, "a", "b");
-    assert_string_equal(warning, "");
+    assert_string_equal(heard, "");
     sheaf__records_release(&r);
 }
 
 TEST(test_json__a_field_that_is_not_read_is_told_once)
 {
-    char warning[256] = "";
-    const sheaf_events events = { remember_text, warning };
-    const sheaf__records_options options = { .events = &events };
+    const sheaf__records_options options = { .events = hear_warnings() };
     sheaf__records r;
     read_ok(
         &r,
         "{\"id\": 1, \"prompt\": \"a\", \"answer\": \"b\"}\n{\"prompt\": \"a\", \"answer\": \"b\", \"source\": 1, \"more\": 2}\n",
         &options);
-    assert_non_null(strstr(warning, ".jsonl: line 2: field 'source' is not used"));
+    assert_non_null(strstr(heard, ".jsonl: line 2: field 'source' is not used"));
     sheaf__records_release(&r);
 }
 

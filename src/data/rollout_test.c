@@ -5,18 +5,17 @@
 #include <math.h>
 
 #include "data/data.h"
-#include "tests/check.h"
+#include "tests/byte_config.h"
 #include "tests/files.h"
 
 static sheaf_status *open_at(sheaf_data **data, const char *path, sheaf_on_bad on_bad)
 {
-    static const sheaf_config bytes = {
-        .vocab = 258, .bos = 256, .pad = -1, .eos = { 257 }, .neos = 1, .byte_vocab = true
-    };
-    return sheaf_data_open(
-        data, path,
-        &(sheaf_data_options){
-            .config = &bytes, .rollouts = true, .on_bad = on_bad, .seq = 12, .weights = true });
+    return sheaf_data_open(data, path,
+                           &(sheaf_data_options){ .config = &byte_config,
+                                                  .rollouts = true,
+                                                  .on_bad = on_bad,
+                                                  .seq = 12,
+                                                  .weights = true });
 }
 
 static sheaf_status *open_rollouts(sheaf_data **data, const char *text, sheaf_on_bad on_bad)
@@ -140,7 +139,7 @@ static const struct {
     { "{\"prompt\": \"a\", \"completions\": [], \"rewards\": []}", "field 'completions'" },
     { "{\"prompt\": \"a\", \"completions\": [\"b\"], \"rewards\": [1], \"logps\": 1}",
       "field 'logps'" },
-    { "{\"prompt_ids\": [1], \"completion_ids\": [258], \"reward\": 1}",
+    { "{\"prompt_ids\": [1], \"completion_ids\": [259], \"reward\": 1}",
       "field 'completion_ids' | token ids of the model's vocabulary" },
     { "{\"prompt_ids\": [], \"completion_ids\": [2], \"reward\": 1}", "field 'prompt_ids'" },
     { "{\"completion_ids\": [2], \"reward\": 1}", "field 'prompt_ids' | a list" },

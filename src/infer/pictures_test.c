@@ -1,6 +1,7 @@
 /* pictures_test.c - prompts and dialogues whose pictures stand in the conversation: places, pieces,
  * pixels, and the same from a file. */
 #include "tests/files.h"
+#include "tests/heard.h"
 #include "tests/pictures.h"
 
 #include "base/file.h"
@@ -181,12 +182,6 @@ TEST(test_prompts__a_lost_picture_is_told)
     close_model();
 }
 
-static void keep_warning(void *context, const sheaf_event *event)
-{
-    if (event->kind == SHEAF_EVENT_WARNING)
-        snprintf(context, 200, "%s", event->text);
-}
-
 /* As of records that are trained: the first field that is not read, of every form. */
 TEST(test_prompts__fields_that_are_not_read_are_told)
 {
@@ -223,15 +218,14 @@ TEST(test_prompts__fields_that_are_not_read_are_told)
     };
     put_pictures();
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        char told[200] = "";
-        const sheaf_events events = { keep_warning, told };
         put(at("asked.jsonl"), cases[i].text);
         open_model(cases[i].family, NULL);
         CHECK_OK(sheaf__prompts_read(
             &prompts, &codec,
-            &(sheaf_prompts_options){ .data = at("asked.jsonl"), .events = &events }, NULL));
-        if (cases[i].want[0] == '\0' ? told[0] != '\0' : strstr(told, cases[i].want) == NULL)
-            fail_msg("case %zu: '%s'", i, told);
+            &(sheaf_prompts_options){ .data = at("asked.jsonl"), .events = hear_warnings() },
+            NULL));
+        if (cases[i].want[0] == '\0' ? heard[0] != '\0' : strstr(heard, cases[i].want) == NULL)
+            fail_msg("case %zu: '%s'", i, heard);
         close_model();
     }
     unlink(at("asked.jsonl"));

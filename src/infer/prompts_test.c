@@ -1,28 +1,19 @@
 /* prompts_test.c - prompts in every form, what is refused, and tokens back as text. */
+#include "tests/byte_config.h"
 #include "tests/check.h"
 
 #include <unistd.h>
 
 #include "infer/prompts.h"
 
-enum { BOS = 256, EOS = 257 };
-
-static sheaf_config bytes(void)
-{
-    return (sheaf_config){
-        .vocab = 259, .bos = BOS, .pad = 258, .eos = { EOS }, .neos = 1, .byte_vocab = true
-    };
-}
-
 static sheaf_status *read_lines(sheaf__prompts *p, const char *lines, size_t size)
 {
-    const sheaf_config config = bytes();
     char path[] = "/tmp/sheaf-prompts-XXXXXX";
     const int fd = mkstemp(path);
     assert_true(fd >= 0 && write(fd, lines, size) == (ssize_t)size);
     close(fd);
     sheaf__codec w;
-    CHECK_OK(sheaf__codec_open(&w, &config, &(sheaf__codec_options){ 0 }));
+    CHECK_OK(sheaf__codec_open(&w, &byte_config, &(sheaf__codec_options){ 0 }));
     sheaf_status *st = sheaf__prompts_read(p, &w, &(sheaf_prompts_options){ .data = path }, NULL);
     sheaf__codec_close(&w);
     unlink(path);
@@ -132,7 +123,7 @@ TEST(test_prompts__a_bad_record_is_named)
 
 TEST(test_prompts__from_the_command_line)
 {
-    sheaf_config config = bytes();
+    sheaf_config config = byte_config;
     sheaf__prompts p;
     sheaf__codec w;
     CHECK_OK(sheaf__codec_open(&w, &config, &(sheaf__codec_options){ 0 }));
@@ -176,10 +167,9 @@ TEST(test_decode__bytes_become_text)
 {
     static const int32_t ids[] = { 'a',  0xC3, 0xA9, 0,    0xF0, 0x9F, 0x98, 0x80,
                                    0xED, 0xA0, 0x80, 0xE2, 0x82, EOS,  'b' };
-    const sheaf_config config = bytes();
     sheaf__codec w;
     char *text = NULL;
-    CHECK_OK(sheaf__codec_open(&w, &config, &(sheaf__codec_options){ 0 }));
+    CHECK_OK(sheaf__codec_open(&w, &byte_config, &(sheaf__codec_options){ 0 }));
     CHECK_OK(sheaf__codec_decode(&text, &w, ids, ARRAY_LEN(ids)));
 #define BAD "\xEF\xBF\xBD"
     assert_string_equal(text, "a\xC3\xA9" BAD "\xF0\x9F\x98\x80" BAD BAD BAD BAD BAD);

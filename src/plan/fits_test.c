@@ -8,6 +8,7 @@
 #include "models/team.h"
 #include "plan/fits.h"
 #include "tests/devices/checked.h"
+#include "tests/heard.h"
 #include "tests/sources.h"
 
 static struct {
@@ -165,19 +166,12 @@ TEST(test_fits__of_ranks_elsewhere_nothing_is_needed)
     CHECK_FAILS(sheaf_fits_generate(&g, &how), SHEAF_E_MEMORY, "memory for these answers");
 }
 
-static void hear(void *self, const sheaf_event *event)
-{
-    if (event->kind == SHEAF_EVENT_WARNING)
-        snprintf(self, 300, "%s", event->text);
-}
-
 TEST(test_fits__force_makes_it_a_warning)
 {
-    char warning[300] = "";
     const sheaf__memory m = { .left = 5 << 20 };
-    CHECK_OK(train_with(&m, true, &(sheaf_events){ hear, warning }));
+    CHECK_OK(train_with(&m, true, hear_warnings()));
     assert_non_null(strstr(
-        warning,
+        heard,
         "the available memory of this machine is 5.00 MiB; it starts all the same (`force`)"));
 }
 

@@ -1,5 +1,6 @@
 /* sets_test.c - which rows are trained on and which are held out, how many steps epochs are, and
  * what evaluations say of the best. */
+#include "tests/byte_config.h"
 #include "tests/tensors.h"
 
 #include "train/run.h"
@@ -7,14 +8,6 @@
 #include "train/sets.h"
 
 enum { ROWS = 37 };
-
-static const sheaf_config config = { .vocab = 259,
-                                     .bos = 256,
-                                     .neos = 1,
-                                     .eos = { 257 },
-                                     .pad = 258,
-                                     .max_position = 64,
-                                     .byte_vocab = true };
 
 /* Row r has r + 1 bytes of text. */
 static int make_rows(void **state)
@@ -48,7 +41,7 @@ TEST(test_split__takes_each_row_once)
         sheaf_train_options o = options_of(cases[i].share, 7);
         sheaf__sets s;
         int seen[ROWS] = { 0 };
-        CHECK_OK(sheaf__sets_open(&s, &o, &config, NULL, NULL));
+        CHECK_OK(sheaf__sets_open(&s, &o, &byte_config, NULL, NULL));
         assert_int_equal(sheaf__subset_rows(&s.eval), cases[i].held);
         assert_int_equal(sheaf__subset_rows(&s.train), ROWS - cases[i].held);
         for (int64_t r = 0; r < s.eval.rows; r++)
@@ -75,7 +68,7 @@ TEST(test_split__is_chosen_by_the_seed_alone)
         o.shuffle = i == 0;
         o.micro_batch = i + 1;
         sheaf__sets s;
-        CHECK_OK(sheaf__sets_open(&s, &o, &config, NULL, NULL));
+        CHECK_OK(sheaf__sets_open(&s, &o, &byte_config, NULL, NULL));
         memcpy(row[i], s.eval.row, sizeof row[i]);
         sheaf__sets_close(&s);
     }
@@ -92,10 +85,10 @@ TEST(test_split__comes_before_packing)
     sheaf_train_options o = options_of(.25, 7);
     sheaf__sets plain, packed;
     int seen[ROWS] = { 0 };
-    CHECK_OK(sheaf__sets_open(&plain, &o, &config, NULL, NULL));
+    CHECK_OK(sheaf__sets_open(&plain, &o, &byte_config, NULL, NULL));
     o.pack = true;
     o.seq = 60;
-    CHECK_OK(sheaf__sets_open(&packed, &o, &config, NULL, NULL));
+    CHECK_OK(sheaf__sets_open(&packed, &o, &byte_config, NULL, NULL));
     assert_int_equal(packed.eval.rows, plain.eval.rows);
     CHECK_BYTES("held out", packed.eval.row, plain.eval.row,
                 (size_t)plain.eval.rows * sizeof *plain.eval.row);
@@ -121,7 +114,7 @@ TEST(test_split__leaves_rows_on_both_sides)
 {
     sheaf_train_options o = options_of(.99, 7);
     sheaf__sets s;
-    CHECK_FAILS(sheaf__sets_open(&s, &o, &config, NULL, NULL), SHEAF_E_DATA, "no row is left");
+    CHECK_FAILS(sheaf__sets_open(&s, &o, &byte_config, NULL, NULL), SHEAF_E_DATA, "no row is left");
     sheaf__sets_close(&s);
 }
 
@@ -141,7 +134,7 @@ TEST(test_epochs__are_the_fewest_steps_that_read_the_rows)
         o.micro_batch = cases[i].micro_batch;
         o.accumulate = cases[i].accumulate;
         sheaf__sets s;
-        CHECK_OK(sheaf__sets_open(&s, &o, &config, NULL, NULL));
+        CHECK_OK(sheaf__sets_open(&s, &o, &byte_config, NULL, NULL));
         assert_int_equal(o.steps, cases[i].steps);
         o.epochs = 0;
         o.steps = 99;
@@ -151,7 +144,7 @@ TEST(test_epochs__are_the_fewest_steps_that_read_the_rows)
     sheaf_train_options o = options_of(.25, 7); /* of the 27 that are left */
     o.epochs = 2;
     sheaf__sets s;
-    CHECK_OK(sheaf__sets_open(&s, &o, &config, NULL, NULL));
+    CHECK_OK(sheaf__sets_open(&s, &o, &byte_config, NULL, NULL));
     assert_int_equal(o.steps, 54);
     sheaf__sets_close(&s);
 }
@@ -198,7 +191,7 @@ TEST(test_little_data__lower_what_yields)
         o.micro_batch = cases[i].micro;
         o.accumulate = cases[i].accumulate;
         o.warmup = cases[i].warmup;
-        CHECK_OK(sheaf__sets_open(&s, &o, &config, NULL, NULL));
+        CHECK_OK(sheaf__sets_open(&s, &o, &byte_config, NULL, NULL));
         if (o.pack != cases[i].packed || sheaf_data_is_packed(s.train.data) != o.pack ||
             o.micro_batch != cases[i].is_micro || o.accumulate != cases[i].is_accumulate ||
             o.warmup != cases[i].is_warmup || o.steps != cases[i].steps)
@@ -238,7 +231,7 @@ TEST(test_epochs__count_what_is_sampled)
         o.micro_batch = 1;
         o.accumulate = cases[i].accumulate;
         o.warmup = cases[i].warmup;
-        CHECK_OK(sheaf__sets_sample(&s, &o, &config, &sampler, NULL));
+        CHECK_OK(sheaf__sets_sample(&s, &o, &byte_config, &sampler, NULL));
         if (o.steps != cases[i].steps || o.warmup != cases[i].is_warmup)
             fail_msg("case %zu: %" PRId64 " steps, warm-up %" PRId64, i, o.steps, o.warmup);
         sheaf__sets_close(&s);
@@ -267,9 +260,9 @@ TEST(test_reference__is_not_in_the_data_too)
         o.data = k == 1 ? own : at("pairs.jsonl");
         o.eval_data = k == 1 ? at("pairs.jsonl") : own;
         if (k == 0)
-            CHECK_OK(sheaf__sets_open(&s, &o, &config, NULL, NULL));
+            CHECK_OK(sheaf__sets_open(&s, &o, &byte_config, NULL, NULL));
         else
-            CHECK_FAILS(sheaf__sets_open(&s, &o, &config, NULL, NULL), SHEAF_E_ARG,
+            CHECK_FAILS(sheaf__sets_open(&s, &o, &byte_config, NULL, NULL), SHEAF_E_ARG,
                         k == 1 ? "`reference` | none beside" : "`eval-data`: `reference` | none");
         sheaf__sets_close(&s);
     }
@@ -301,7 +294,7 @@ TEST(test_groups__lie_in_one_step)
         o.objective.name = "grpo";
         o.micro_batch = 2;
         o.accumulate = 2;
-        sheaf_status *st = sheaf__sets_open(&s, &o, &config, NULL, NULL);
+        sheaf_status *st = sheaf__sets_open(&s, &o, &byte_config, NULL, NULL);
         if (cases[i].found == NULL)
             CHECK_OK(st);
         else

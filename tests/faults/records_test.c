@@ -1,6 +1,7 @@
 /* records_test.c - no memory, at any allocation, while JSON that is read line by line or carried
  * on is read and written: a status or the whole, never a text with a character missing. */
 #include "tests/faults/denied_memory.h"
+#include "tests/byte_config.h"
 #include "tests/files.h"
 
 #include "base/json.h"
@@ -9,10 +10,6 @@
 #include "monitor/metrics.h"
 #include "monitor/provenance.h"
 #include "data/data.h"
-
-static const sheaf_config bytes = {
-    .vocab = 259, .bos = 256, .pad = 258, .eos = { 257 }, .neos = 1, .byte_vocab = true
-};
 
 /* What a job read or wrote; filled without memory of its own. */
 static struct {
@@ -53,7 +50,7 @@ static sheaf_status *read_lines(void)
 {
     sheaf_data *data = NULL;
     sheaf_status *st =
-        sheaf_data_open(&data, at("lines.jsonl"), &(sheaf_data_options){ .config = &bytes });
+        sheaf_data_open(&data, at("lines.jsonl"), &(sheaf_data_options){ .config = &byte_config });
     if (st == NULL)
         note("%s", sheaf_data_hash(data));
     sheaf_data_close(data);
@@ -73,7 +70,7 @@ static sheaf_status *read_prompts(void)
 {
     sheaf__prompts p = { 0 };
     sheaf__codec w;
-    sheaf_status *st = sheaf__codec_open(&w, &bytes, &(sheaf__codec_options){ 0 });
+    sheaf_status *st = sheaf__codec_open(&w, &byte_config, &(sheaf__codec_options){ 0 });
     if (st == NULL)
         st = sheaf__prompts_read(&p, &w, &(sheaf_prompts_options){ .data = at("prompts.jsonl") },
                                  NULL);
@@ -94,7 +91,7 @@ static sheaf_status *decode(void)
     static const int32_t ids[] = { 'a', 0xC3, 0xA9, 0xFF, 0xF0, 0x9F, 0x98, 0x80, 257, 'b' };
     char *text = NULL;
     sheaf__codec w;
-    sheaf_status *st = sheaf__codec_open(&w, &bytes, &(sheaf__codec_options){ 0 });
+    sheaf_status *st = sheaf__codec_open(&w, &byte_config, &(sheaf__codec_options){ 0 });
     if (st == NULL)
         st = sheaf__answer_stream_end(NULL, &text, &(sheaf__answer_stream){ .codec = &w }, ids,
                                       ARRAY_LEN(ids));
