@@ -1,4 +1,4 @@
-/* adamw8_test.c - moments in 8 bits: the columns are one, by hand, and blocks are on their own. */
+/* adamw8_test.c - moments in 8 bits: by hand, and blocks are on their own. */
 #include "tests/ops_twin.h"
 
 #include "ops/adamw/adamw.h"
@@ -34,32 +34,6 @@ static void step(const sheaf__kernels *k, parts *s, int64_t first, int64_t n,
     const int64_t b = first / SHEAF__ADAMW8_BLOCK;
     const sheaf__moments8 to = { s->m + first, s->v + first, s->absmax1 + b, s->absmax2 + b, map };
     k->adamw8(s->p + first, &to, s->g + first, n, how);
-}
-
-static void twins(const twin *t)
-{
-    static parts a, b;
-    const sheaf__map8 *map = maps();
-    for (size_t i = 0; i < ARRAY_LEN(twin_sizes) && t->dtype == SHEAF_F32; i++) {
-        const int64_t n = twin_sizes[i];
-        if (n > MOST)
-            continue;
-        memset(&a, 0, sizeof a);
-        twin_fill(a.p, n, SHEAF_F32, t->numbers, 1);
-        memcpy(&b, &a, sizeof a);
-        for (uint64_t done = 0; done < 3; done++) {
-            twin_fill(a.g, n, SHEAF_F32, t->numbers, 2 + done);
-            memcpy(b.g, a.g, sizeof a.g);
-            step(t->ref, &a, 0, n, map, &usual);
-            step(t->fast, &b, 0, n, map, &usual);
-            twin_same(t, "adamw8", &b, &a, sizeof a);
-        }
-    }
-}
-
-TEST(test_adamw8__fast_kernels_give_the_bits_of_the_reference)
-{
-    twin_each(twins);
 }
 
 TEST(test_adamw8__a_part_of_whole_blocks_is_that_of_all)

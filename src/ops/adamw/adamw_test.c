@@ -114,36 +114,3 @@ TEST(test_adamw__follows_a_double_run_of_200_steps)
     for (int i = 0; i < N; i++)
         CHECK_NEAR("after 200 steps", p[i], pd[i], 4 * 0x1p-24 * 20 + 1e-6);
 }
-
-enum { MOST = 6145 };
-
-static void twins(const twin *t)
-{
-    static void *block[7];
-    for (size_t i = 0; i < ARRAY_LEN(block); i++)
-        block[i] = block[i] != NULL ? block[i] : twin_take(MOST * 4);
-    for (size_t s = 0; s < ARRAY_LEN(twin_sizes); s++)
-        for (int variant = 0; variant < 2; variant++) {
-            const int64_t n = twin_sizes[s];
-            float *x[7]; /* g, then p, m, v of each */
-            for (uint64_t i = 0; i < 7; i++) {
-                x[i] = twin_end(block[i], MOST * 4, (size_t)n * 4);
-                twin_fill(x[i], n, SHEAF_F32, t->numbers, s * 10 + (i > 3 ? i - 3 : i));
-            }
-            for (int64_t i = 0; i < n && t->numbers == TWIN_PLAIN; i++)
-                x[3][i] = x[6][i] =
-                    x[3][i] * x[3][i]; /* else a root of negative numbers: fine too */
-            sheaf__adamw how = usual;
-            how.grad_scale = variant ? 0.37f : 1;
-            how.beta1 = variant ? 0.3 : 0.9; /* lerp from the other end */
-            t->ref->adamw(x[1], x[2], x[3], x[0], n, &how);
-            t->fast->adamw(x[4], x[5], x[6], x[0], n, &how);
-            for (int i = 1; i < 4; i++)
-                twin_same(t, "adamw", x[i + 3], x[i], (size_t)n * 4);
-        }
-}
-
-TEST(test_adamw__fast_kernels_give_the_reference_bits)
-{
-    twin_each(twins);
-}

@@ -78,39 +78,3 @@ TEST(test_dropout__edges_of_the_threshold)
     for (int i = 0; i < 64; i++)
         CHECK_NEAR("a dropped NaN is 0", y[i], 0, 0);
 }
-
-enum { ROWS = 3, MOST = ROWS * 6200 };
-
-static void twins(const twin *t)
-{
-    static const int64_t first[] = { 0, 1, 15, 16, 63, 64, 100, 2048, INT64_C(5000000000), 1375 };
-    static void *block[3];
-    for (size_t i = 0; i < ARRAY_LEN(block); i++)
-        block[i] = block[i] != NULL ? block[i] : twin_take(MOST * 4);
-    const int64_t sample[ROWS] = { 0, INT64_C(1) << 40, 3 }, position[ROWS] = { 9, 0, 511 };
-    for (size_t s = 0; s < ARRAY_LEN(twin_sizes); s++) {
-        const int64_t cols = twin_sizes[s], ld = cols + (int64_t)s % 4, n = (ROWS - 1) * ld + cols;
-        const size_t bytes = (size_t)n * twin_bytes(t->dtype);
-        void *x = twin_end(block[0], MOST * 4, bytes);
-        void *want = twin_end(block[1], MOST * 4, bytes),
-             *got = twin_end(block[2], MOST * 4, bytes);
-        sheaf__dropout how = quarter(sample, position, first[s % ARRAY_LEN(first)]);
-        how.threshold = sheaf__random_u32(
-            7, 11, 13, 0, 9, (uint64_t)(how.channel0 + cols / 2)); /* one element equals it */
-        twin_fill(x, n, t->dtype, t->numbers, s);
-        memset(want, 0x5a, bytes);
-        memset(got, 0x5a, bytes);
-        t->ref->dropout(want, x, ld, ROWS, cols, &how, t->dtype);
-        t->fast->dropout(got, x, ld, ROWS, cols, &how, t->dtype);
-        twin_same(t, "dropout", got, want, bytes);
-        memcpy(want, x, bytes);
-        t->ref->dropout(want, want, ld, ROWS, cols, &how, t->dtype);
-        t->fast->dropout(x, x, ld, ROWS, cols, &how, t->dtype);
-        twin_same(t, "dropout in place", x, want, bytes);
-    }
-}
-
-TEST(test_dropout__fast_kernels_give_the_reference_bits)
-{
-    twin_each(twins);
-}

@@ -164,58 +164,7 @@ TEST(test_gelu_back__is_the_gradient)
     }
 }
 
-enum { MOST = 15360 };
-
 static const char *const forms[] = { "gelu", "gelu by tanh" };
-
-static void compare_form(const twin *t, int which, int64_t n, uint64_t salt)
-{
-    static void *block[5];
-    const size_t each = MOST * 4, bytes = (size_t)n * twin_bytes(t->dtype);
-    void *v[5];
-    for (size_t i = 0; i < ARRAY_LEN(block); i++) {
-        block[i] = block[i] != NULL ? block[i] : twin_take(each);
-        v[i] = twin_end(block[i], each, bytes);
-    }
-    twin_fill(v[0], n, t->dtype, t->numbers, salt);
-    twin_fill(v[1], n, t->dtype, t->numbers, salt + 1);
-    for (int add = 0; add < 2; add++) {
-        twin_fill(v[2], n, t->dtype, t->numbers, salt + 2);
-        memcpy(v[3], v[2], bytes);
-        t->ref->gelu_back(v[2], v[1], v[0], n, add, which == 1, t->dtype);
-        t->fast->gelu_back(v[3], v[1], v[0], n, add, which == 1, t->dtype);
-        twin_same(t, forms[which], v[3], v[2], bytes);
-    }
-    t->ref->gelu_back(v[2], v[1], v[0], n, false, which == 1, t->dtype);
-    memcpy(v[3], v[0], bytes);
-    t->fast->gelu_back(v[3], v[1], v[3], n, false, which == 1, t->dtype);
-    twin_same(t, "dx over x", v[3], v[2], bytes);
-    t->ref->gelu(v[2], v[0], n, which == 1, t->dtype);
-    t->fast->gelu(v[3], v[0], n, which == 1, t->dtype);
-    twin_same(t, forms[which], v[3], v[2], bytes);
-    t->fast->gelu(v[0], v[0], n, which == 1, t->dtype);
-    twin_same(t, "y over x", v[0], v[2], bytes);
-}
-
-static void compare(const twin *t, int64_t n, uint64_t salt)
-{
-    for (int which = 0; which < 2; which++)
-        compare_form(t, which, n, salt);
-}
-
-static void twins(const twin *t)
-{
-    static const int64_t production[] = { 1792, 2730, 4096, 15360 };
-    for (size_t s = 0; s < ARRAY_LEN(twin_sizes); s++)
-        compare(t, twin_sizes[s], 10 * s);
-    for (size_t s = 0; s < ARRAY_LEN(production); s++)
-        compare(t, production[s], 5000 + 10 * s);
-}
-
-TEST(test_gelu__fast_kernels_give_the_reference_bits)
-{
-    twin_each(twins);
-}
 
 /* Floats of all sizes, and those around the ends of erf and exp's branches. */
 static void sweep(const twin *t)

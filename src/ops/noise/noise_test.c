@@ -1,7 +1,7 @@
 /* noise_test.c */
 #include "tests/ops_twin.h"
 
-enum { ROWS = 3, COLS = 200, MOST = ROWS * 6200 };
+enum { ROWS = 3, COLS = 200 };
 
 static const int64_t sample[ROWS] = { 0, INT64_C(1) << 40, 3 }, position[ROWS] = { 9, 0, 511 };
 
@@ -47,29 +47,4 @@ TEST(test_noise__rows_are_independent_of_their_batch)
     sheaf__kernels_for(NULL)->noise(x, COLS, ROWS, COLS, &all, SHEAF_F32);
     sheaf__kernels_for(NULL)->noise(alone, COLS, 1, COLS, &last, SHEAF_F32);
     CHECK_BYTES("a row alone", alone, x[2], sizeof alone);
-}
-
-static void twins(const twin *t)
-{
-    static const float half[ROWS] = { 0.125f, 3, 1e-30f };
-    static void *block[2];
-    for (size_t i = 0; i < ARRAY_LEN(block); i++)
-        block[i] = block[i] != NULL ? block[i] : twin_take(MOST * 4);
-    const sheaf__noise how = with(half);
-    for (size_t s = 0; s < ARRAY_LEN(twin_sizes); s++) {
-        const int64_t cols = twin_sizes[s], ld = cols + (int64_t)s % 4, n = (ROWS - 1) * ld + cols;
-        const size_t bytes = (size_t)n * twin_bytes(t->dtype);
-        void *want = twin_end(block[0], MOST * 4, bytes),
-             *got = twin_end(block[1], MOST * 4, bytes);
-        twin_fill(want, n, t->dtype, t->numbers, s);
-        memcpy(got, want, bytes);
-        t->ref->noise(want, ld, ROWS, cols, &how, t->dtype);
-        t->fast->noise(got, ld, ROWS, cols, &how, t->dtype);
-        twin_same(t, "noise", got, want, bytes);
-    }
-}
-
-TEST(test_noise__fast_kernels_give_the_reference_bits)
-{
-    twin_each(twins);
 }

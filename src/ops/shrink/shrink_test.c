@@ -71,34 +71,3 @@ TEST(test_shrink__error_is_a_128th_of_the_largest)
         }
     }
 }
-
-static void check_twin(const twin *t)
-{
-    for (size_t i = 0; i < ARRAY_LEN(twin_sizes); i++) {
-        const int64_t n = twin_sizes[i], blocks = (n + BLOCK - 1) / BLOCK;
-        const size_t bytes = (size_t)n * twin_bytes(t->dtype);
-        void *x = twin_take(bytes), *got = twin_take(bytes), *want = twin_take(bytes);
-        int8_t *codes[2] = { twin_take((size_t)n), twin_take((size_t)n) };
-        uint8_t *scales[2] = { twin_take((size_t)blocks), twin_take((size_t)blocks) };
-        twin_fill(x, n, t->dtype, t->numbers, (uint64_t)n);
-        t->ref->shrink(codes[0], scales[0], x, n, t->dtype);
-        t->fast->shrink(codes[1], scales[1], x, n, t->dtype);
-        CHECK_BYTES(t->name, codes[1], codes[0], (size_t)n);
-        CHECK_BYTES(t->name, scales[1], scales[0], (size_t)blocks);
-        t->ref->expand(want, codes[0], scales[0], n, t->dtype);
-        t->fast->expand(got, codes[0], scales[0], n, t->dtype);
-        CHECK_BYTES(t->name, got, want, bytes);
-        twin_give(x, bytes);
-        twin_give(got, bytes);
-        twin_give(want, bytes);
-        for (int k = 0; k < 2; k++) {
-            twin_give(codes[k], (size_t)n);
-            twin_give(scales[k], (size_t)blocks);
-        }
-    }
-}
-
-TEST(test_shrink__fast_kernels_equal_the_reference)
-{
-    twin_each(check_twin);
-}
