@@ -243,5 +243,22 @@ static inline void same_numbers(void (*check)(void))
     }
 }
 
+/* SAME_TYPES - defines a test whose body is run by same_types(). SAME_NUMBERS: by same_numbers().
+ */
+#define SAME_TYPES(name, dtype)                                                                    \
+    static void name##_of(sheaf_dtype dtype);                                                      \
+    TEST(name)                                                                                     \
+    {                                                                                              \
+        same_types(name##_of);                                                                     \
+    }                                                                                              \
+    static void name##_of(sheaf_dtype dtype)
+#define SAME_NUMBERS(name)                                                                         \
+    static void name##_of(void);                                                                   \
+    TEST(name)                                                                                     \
+    {                                                                                              \
+        same_numbers(name##_of);                                                                   \
+    }                                                                                              \
+    static void name##_of(void)
+
 /* Rows or columns. */
 static const int64_t same_sizes[] = { 0, 1, 17, 33, 300 };

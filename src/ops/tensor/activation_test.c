@@ -7,7 +7,7 @@
 static const int64_t counts[] = { 0, 1, 17, 33, 300, (1 << 14) + 1, 40001 };
 
 /* Operands that may coincide do, in every second case. */
-static void check_swiglu(sheaf_dtype dtype)
+SAME_TYPES(test_activation__swiglu, dtype)
 {
     for (size_t i = 0; i < 8 * ARRAY_LEN(counts); i++) {
         const int64_t n = counts[i / 8];
@@ -28,12 +28,7 @@ static void check_swiglu(sheaf_dtype dtype)
     }
 }
 
-TEST(test_activation__swiglu)
-{
-    same_types(check_swiglu);
-}
-
-static void check_gelu(sheaf_dtype dtype)
+SAME_TYPES(test_activation__gelu, dtype)
 {
     for (size_t i = 0; i < 8 * ARRAY_LEN(counts); i++) {
         const int64_t n = counts[i / 8];
@@ -49,11 +44,6 @@ static void check_gelu(sheaf_dtype dtype)
         same.ref->gelu_back(dx, dy, z, n, add, tanh, dtype);
         same_check(tanh ? "gelu by tanh" : "gelu");
     }
-}
-
-TEST(test_activation__gelu)
-{
-    same_types(check_gelu);
 }
 
 /* One element: y = round(x * by) and so on. */
@@ -78,7 +68,7 @@ static void scale_plainly(void *y, const void *x, const void *h, float by, bool 
     same.ref->round(y, dtype, &value, 1);
 }
 
-static void check_scaled(sheaf_dtype dtype)
+SAME_TYPES(test_activation__scaled, dtype)
 {
     const int64_t size = (int64_t)sheaf_dtype_bytes(dtype);
     for (size_t i = 0; i < 12 * ARRAY_LEN(counts); i++) {
@@ -94,11 +84,6 @@ static void check_scaled(sheaf_dtype dtype)
                           add, dtype);
         same_check("scaled");
     }
-}
-
-TEST(test_activation__scaled)
-{
-    same_types(check_scaled);
 }
 
 FIXTURE(same_open, same_close);

@@ -6,7 +6,7 @@
 
 static const int64_t counts[] = { 0, 1, 17, 300, 33, (1 << 15) + 1, 70001 };
 
-static void check_add(void)
+SAME_NUMBERS(test_elements__add)
 {
     for (size_t i = 0; i < ARRAY_LEN(counts); i++) {
         const int64_t n = counts[i];
@@ -18,13 +18,8 @@ static void check_add(void)
     }
 }
 
-TEST(test_elements__add)
-{
-    same_numbers(check_add);
-}
-
 /* Sums of a tree: 4 of 0 to 4, then their sums, one of which is added to another array, too. */
-static void check_add_list(void)
+SAME_NUMBERS(test_elements__add_list)
 {
     static const int to[] = { 0, 2, 0, 4, 0 }, from[] = { 1, 3, 2, 0, 4 };
     for (size_t i = 0; i < ARRAY_LEN(counts); i++) {
@@ -45,12 +40,7 @@ static void check_add_list(void)
     }
 }
 
-TEST(test_elements__add_list)
-{
-    same_numbers(check_add_list);
-}
-
-static void check_accumulate(sheaf_dtype dtype)
+SAME_TYPES(test_elements__accumulate, dtype)
 {
     for (size_t i = 0; i < ARRAY_LEN(counts); i++) {
         const int64_t n = counts[i];
@@ -62,12 +52,7 @@ static void check_accumulate(sheaf_dtype dtype)
     }
 }
 
-TEST(test_elements__accumulate)
-{
-    same_types(check_accumulate);
-}
-
-static void check_convert(sheaf_dtype from)
+SAME_TYPES(test_elements__convert, from)
 {
     static const sheaf_dtype types[] = { SHEAF_F32, SHEAF_BF16, SHEAF_F16 };
     for (size_t i = 0; i < 3 * ARRAY_LEN(counts); i++) {
@@ -83,12 +68,7 @@ static void check_convert(sheaf_dtype from)
     }
 }
 
-TEST(test_elements__convert)
-{
-    same_types(check_convert);
-}
-
-static void check_list(sheaf_dtype from)
+SAME_TYPES(test_elements__convert_list, from)
 {
     static const sheaf_dtype types[] = { SHEAF_F32, SHEAF_BF16, SHEAF_F16 };
     enum { MANY = SHEAF__CONVERSIONS + 3 };
@@ -112,12 +92,7 @@ static void check_list(sheaf_dtype from)
     }
 }
 
-TEST(test_elements__convert_list)
-{
-    same_types(check_list);
-}
-
-static void check_zero(sheaf_dtype dtype)
+SAME_TYPES(test_elements__zero, dtype)
 {
     for (size_t i = 0; i < ARRAY_LEN(counts); i++) {
         void *x = same_take(counts[i], dtype);
@@ -128,12 +103,7 @@ static void check_zero(sheaf_dtype dtype)
     }
 }
 
-TEST(test_elements__zero)
-{
-    same_types(check_zero);
-}
-
-static void check_refresh(sheaf_dtype dtype)
+SAME_TYPES(test_elements__refresh, dtype)
 {
     for (size_t i = 0; i < 4 * ARRAY_LEN(counts); i++) {
         const int64_t n = counts[i / 4];
@@ -156,12 +126,7 @@ static void check_refresh(sheaf_dtype dtype)
     }
 }
 
-TEST(test_elements__refresh)
-{
-    same_types(check_refresh);
-}
-
-static void check_widen(sheaf_dtype dtype)
+SAME_TYPES(test_elements__widen, dtype)
 {
     if (dtype == SHEAF_F32)
         return;
@@ -177,11 +142,6 @@ static void check_widen(sheaf_dtype dtype)
         same_check("widen");
         free(copy);
     }
-}
-
-TEST(test_elements__widen)
-{
-    same_types(check_widen);
 }
 
 FIXTURE(same_open, same_close);

@@ -42,7 +42,7 @@ static void choose_plainly(float *w, float *all, const float *x, int64_t n, int6
     }
 }
 
-static void check_choice(sheaf_dtype dtype)
+SAME_TYPES(test_experts__choice, dtype)
 {
     for (size_t i = 0; i < ARRAY_LEN(choices); i++) {
         const int64_t rows = choices[i].rows, n = choices[i].experts;
@@ -67,14 +67,9 @@ static void check_choice(sheaf_dtype dtype)
     }
 }
 
-TEST(test_experts__choice)
-{
-    same_types(check_choice);
-}
-
 /* Of every kind: shares or p itself, with and without a gradient of p, which masked rows have not.
  */
-static void check_choice_back(sheaf_dtype dtype)
+SAME_TYPES(test_experts__choice_back, dtype)
 {
     enum { QUERIES = 7, MASK_LD = 9 };
     for (size_t i = 0; i < 4 * ARRAY_LEN(choices); i++) {
@@ -116,11 +111,6 @@ static void check_choice_back(sheaf_dtype dtype)
         same.ref->round(dlogits, dtype, d, rows * n);
         same_check("choice_back");
     }
-}
-
-TEST(test_experts__choice_back)
-{
-    same_types(check_choice_back);
 }
 
 /* ---- shares ---- */
@@ -166,7 +156,7 @@ static void scale_row(void *to, const void *from, float w, int64_t n, sheaf_dtyp
     same.ref->round(to, dtype, row, n);
 }
 
-static void check_share(sheaf_dtype dtype)
+SAME_TYPES(test_experts__share, dtype)
 {
     for (size_t i = 0; i < 50; i++) {
         const sheaf__share s = make_share(i, dtype);
@@ -186,11 +176,6 @@ static void check_share(sheaf_dtype dtype)
     }
 }
 
-TEST(test_experts__share)
-{
-    same_types(check_share);
-}
-
 static float dot_plainly(const void *a, const void *b, int64_t n, sheaf_dtype dtype)
 {
     float left[COLS], right[COLS];
@@ -202,7 +187,7 @@ static float dot_plainly(const void *a, const void *b, int64_t n, sheaf_dtype dt
     return sheaf__one_nan((float)sum);
 }
 
-static void check_share_back(sheaf_dtype dtype)
+SAME_TYPES(test_experts__share_back, dtype)
 {
     for (size_t i = 0; i < 150; i++) {
         sheaf__share s = make_share(i, dtype);
@@ -229,11 +214,6 @@ static void check_share_back(sheaf_dtype dtype)
         }
         same_check("share_back");
     }
-}
-
-TEST(test_experts__share_back)
-{
-    same_types(check_share_back);
 }
 
 FIXTURE(same_open, same_close);

@@ -3,7 +3,7 @@
 
 #include "ops/tensor/tensor.h"
 
-static void check_add_rows(sheaf_dtype dtype)
+SAME_TYPES(test_images__add_rows, dtype)
 {
     for (size_t i = 0; i < 25; i++) {
         const int64_t n = same_sizes[i / 5], times = same_sizes[i % 5];
@@ -23,12 +23,7 @@ static void check_add_rows(sheaf_dtype dtype)
     }
 }
 
-TEST(test_images__add_rows)
-{
-    same_types(check_add_rows);
-}
-
-static void check_sum_copies(sheaf_dtype dtype)
+SAME_TYPES(test_images__sum_copies, dtype)
 {
     for (size_t i = 0; i < 52; i++) {
         const bool many = i >= 50; /* more than are summed in one block */
@@ -48,11 +43,6 @@ static void check_sum_copies(sheaf_dtype dtype)
         }
         same_check("sum_copies");
     }
-}
-
-TEST(test_images__sum_copies)
-{
-    same_types(check_sum_copies);
 }
 
 /* ---- positions: three pictures, the last with two rows behind it, of the table's 5 x 4 ---- */
@@ -143,7 +133,7 @@ static const struct {
 
 static const int64_t widths[] = { 2, 18, 34, 300 };
 
-static void check_positions(sheaf_dtype dtype)
+SAME_TYPES(test_images__positions, dtype)
 {
     for (size_t i = 0; i < 2 * 4 * ARRAY_LEN(positions); i++) {
         const size_t kind = i / 8;
@@ -175,11 +165,6 @@ static void check_positions(sheaf_dtype dtype)
     }
 }
 
-TEST(test_images__positions)
-{
-    same_types(check_positions);
-}
-
 /* grad[row of the table] += weight * dy, of each row that the position is made of. */
 static void spread_plainly(const sheaf__positions *p, float *grad, const sheaf__picture_at *at,
                            int64_t patch, int64_t col, float dy, int64_t width)
@@ -195,7 +180,7 @@ static void spread_plainly(const sheaf__positions *p, float *grad, const sheaf__
         }
 }
 
-static void check_positions_back(sheaf_dtype dtype)
+SAME_TYPES(test_images__positions_back, dtype)
 {
     for (size_t i = 0; i < 4 * 3; i++) {
         const size_t kind = i / 4;
@@ -218,11 +203,6 @@ static void check_positions_back(sheaf_dtype dtype)
         }
         same_check("add_positions_back");
     }
-}
-
-TEST(test_images__positions_back)
-{
-    same_types(check_positions_back);
 }
 
 FIXTURE(same_open, same_close);

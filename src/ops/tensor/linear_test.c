@@ -4,7 +4,7 @@
 
 #include "ops/tensor/tensor.h"
 
-static void check_finish(sheaf_dtype dtype)
+SAME_TYPES(test_linear__finish, dtype)
 {
     for (size_t i = 0; i < 8 * ARRAY_LEN(same_sizes) * ARRAY_LEN(same_sizes); i++) {
         const int64_t rows = same_sizes[i / 8 / 5], cols = same_sizes[i / 8 % 5];
@@ -21,12 +21,7 @@ static void check_finish(sheaf_dtype dtype)
     }
 }
 
-TEST(test_linear__finish)
-{
-    same_types(check_finish);
-}
-
-static void check_scale_round(sheaf_dtype dtype)
+SAME_TYPES(test_linear__scale_round, dtype)
 {
     for (size_t i = 0; i < ARRAY_LEN(same_sizes) * ARRAY_LEN(same_sizes); i++) {
         const int64_t rows = same_sizes[i / 5], cols = same_sizes[i % 5], ld = cols + 3;
@@ -37,11 +32,6 @@ static void check_scale_round(sheaf_dtype dtype)
         same.ref->finish(y, ld, sum, ld, 0.7f, NULL, NULL, NULL, 0, rows, cols, dtype);
         same_check("scale and round");
     }
-}
-
-TEST(test_linear__scale_round)
-{
-    same_types(check_scale_round);
 }
 
 /* Norms of nothing, of less than nothing and of denormals too. */
@@ -68,7 +58,7 @@ static int64_t columns_of(int64_t rows, size_t size)
     return rows == 1 && size == 4 ? 2500 : same_sizes[size];
 }
 
-static void check_dropout(sheaf_dtype dtype)
+SAME_TYPES(test_linear__dropout, dtype)
 {
     for (size_t i = 0; i < 2 * ARRAY_LEN(same_sizes) * ARRAY_LEN(same_sizes); i++) {
         const int64_t rows = same_sizes[i / 2 / 5], cols = columns_of(rows, i / 2 % 5);
@@ -89,12 +79,7 @@ static void check_dropout(sheaf_dtype dtype)
     }
 }
 
-TEST(test_linear__dropout)
-{
-    same_types(check_dropout);
-}
-
-static void check_noise(sheaf_dtype dtype)
+SAME_TYPES(test_linear__noise, dtype)
 {
     for (size_t s = 0; s < ARRAY_LEN(same_sizes) * ARRAY_LEN(same_sizes); s++) {
         const int64_t rows = same_sizes[s / 5], cols = columns_of(rows, s % 5);
@@ -118,11 +103,6 @@ static void check_noise(sheaf_dtype dtype)
         same.ref->noise(x, cols, rows, cols, &how, dtype);
         same_check("noise");
     }
-}
-
-TEST(test_linear__noise)
-{
-    same_types(check_noise);
 }
 
 FIXTURE(same_open, same_close);

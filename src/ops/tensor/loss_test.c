@@ -34,7 +34,7 @@ static int32_t *take_labels(sheaf__logits l)
 
 /* ---- the cap ---- */
 
-static void check_caps(sheaf_dtype dtype)
+SAME_TYPES(test_loss__cap, dtype)
 {
     const float cap = 30;
     for (size_t s = 0; s < ARRAY_LEN(shapes); s++) {
@@ -56,14 +56,9 @@ static void check_caps(sheaf_dtype dtype)
     }
 }
 
-TEST(test_loss__cap)
-{
-    same_types(check_caps);
-}
-
 /* ---- a number of each row ---- */
 
-static void check_maxima(void)
+SAME_NUMBERS(test_loss__maxima)
 {
     for (size_t s = 0; s < ARRAY_LEN(shapes); s++) {
         const sheaf__logits l = take_logits(s);
@@ -81,11 +76,6 @@ static void check_maxima(void)
         }
         same_check("maxima");
     }
-}
-
-TEST(test_loss__maxima)
-{
-    same_numbers(check_maxima);
 }
 
 static void check_sums(void)
@@ -137,7 +127,7 @@ TEST(test_loss__sums)
     same_numbers(check_wide_sums);
 }
 
-static void check_labels(void)
+SAME_NUMBERS(test_loss__labels)
 {
     for (size_t s = 0; s < ARRAY_LEN(shapes); s++) {
         const sheaf__logits l = take_logits(s);
@@ -155,14 +145,9 @@ static void check_labels(void)
     }
 }
 
-TEST(test_loss__labels)
-{
-    same_numbers(check_labels);
-}
-
 /* ---- the gradient ---- */
 
-static void check_gradient(sheaf_dtype dtype)
+SAME_TYPES(test_loss__gradient, dtype)
 {
     for (size_t s = 0; s < 2 * ARRAY_LEN(shapes); s++) {
         const sheaf__logits l = take_logits(s / 2);
@@ -190,11 +175,6 @@ static void check_gradient(sheaf_dtype dtype)
     }
 }
 
-TEST(test_loss__gradient)
-{
-    same_types(check_gradient);
-}
-
 /* ---- losses ---- */
 
 static bool equal(double a, double b)
@@ -202,7 +182,7 @@ static bool equal(double a, double b)
     return (isnan(a) && isnan(b)) || a == b;
 }
 
-static void check_losses(void)
+SAME_NUMBERS(test_loss__losses)
 {
     enum { ROWS = 1100, VOCAB = 50 };
     for (int way = 0; way < 4; way++) {
@@ -254,11 +234,6 @@ static void check_losses(void)
         }
         same_check("what losses are made of");
     }
-}
-
-TEST(test_loss__losses)
-{
-    same_numbers(check_losses);
 }
 
 FIXTURE(same_open, same_close);

@@ -19,7 +19,7 @@ static float *plain_floats(int64_t n)
 
 /* ---- RMSNorm ---- */
 
-static void check_rmsnorm(sheaf_dtype dtype)
+SAME_TYPES(test_norm__rmsnorm, dtype)
 {
     for (size_t i = 0; i < 4 * ARRAY_LEN(shapes); i++) {
         const int64_t rows = shapes[i / 4].rows, width = shapes[i / 4].width;
@@ -44,12 +44,7 @@ static void check_rmsnorm(sheaf_dtype dtype)
     }
 }
 
-TEST(test_norm__rmsnorm)
-{
-    same_types(check_rmsnorm);
-}
-
-static void check_rmsnorm_back(sheaf_dtype dtype)
+SAME_TYPES(test_norm__rmsnorm_back, dtype)
 {
     for (size_t i = 0; i < 6 * ARRAY_LEN(shapes); i++) {
         const int64_t rows = shapes[i / 6].rows, width = shapes[i / 6].width;
@@ -78,12 +73,7 @@ static void check_rmsnorm_back(sheaf_dtype dtype)
     }
 }
 
-TEST(test_norm__rmsnorm_back)
-{
-    same_types(check_rmsnorm_back);
-}
-
-static void check_weight(sheaf_dtype dtype)
+SAME_TYPES(test_norm__weight, dtype)
 {
     for (size_t i = 0; i < 4 * ARRAY_LEN(shapes); i++) {
         const int64_t rows = shapes[i / 4].rows, cols = shapes[i / 4].width, ld = cols + 5;
@@ -106,13 +96,8 @@ static void check_weight(sheaf_dtype dtype)
     }
 }
 
-TEST(test_norm__weight)
-{
-    same_types(check_weight);
-}
-
 /* Three heads: one in the first slice, none in the second, two in the third. */
-static void check_heads_weight(sheaf_dtype dtype)
+SAME_TYPES(test_norm__weight_of_heads, dtype)
 {
     for (size_t i = 0; i < ARRAY_LEN(shapes); i++) {
         const int64_t rows = shapes[i].rows, width = shapes[i].width, ld = 3 * width;
@@ -131,11 +116,6 @@ static void check_heads_weight(sheaf_dtype dtype)
         }
         same_check("gradient of the weight of heads");
     }
-}
-
-TEST(test_norm__weight_of_heads)
-{
-    same_types(check_heads_weight);
 }
 
 /* ---- LayerNorm ---- */
@@ -185,7 +165,7 @@ static void norm_plainly(const sheaf__layer_norm *n)
                         n->residual, n->rows, n->cols, n->dtype);
 }
 
-static void check_layernorm(sheaf_dtype dtype)
+SAME_TYPES(test_norm__layernorm, dtype)
 {
     for (size_t i = 0; i < 8 * ARRAY_LEN(shapes); i++) {
         const int64_t rows = shapes[i / 8].rows, cols = shapes[i / 8].width;
@@ -213,12 +193,7 @@ static void check_layernorm(sheaf_dtype dtype)
     }
 }
 
-TEST(test_norm__layernorm)
-{
-    same_types(check_layernorm);
-}
-
-static void check_layernorm_back(sheaf_dtype dtype)
+SAME_TYPES(test_norm__layernorm_back, dtype)
 {
     for (size_t i = 0; i < 8 * ARRAY_LEN(shapes); i++) {
         const int64_t rows = shapes[i / 8].rows, cols = shapes[i / 8].width;
@@ -249,13 +224,8 @@ static void check_layernorm_back(sheaf_dtype dtype)
     }
 }
 
-TEST(test_norm__layernorm_back)
-{
-    same_types(check_layernorm_back);
-}
-
 /* A first slice of one column, one without, one with what is left. */
-static void check_layernorm_sums(sheaf_dtype dtype)
+SAME_TYPES(test_norm__layernorm_sums, dtype)
 {
     static const sheaf__norm_sums kinds[] = { SHEAF__SUMS_X, SHEAF__SUMS_SQUARES,
                                               SHEAF__SUMS_BACK };
@@ -288,12 +258,7 @@ static void check_layernorm_sums(sheaf_dtype dtype)
     }
 }
 
-TEST(test_norm__layernorm_sums)
-{
-    same_types(check_layernorm_sums);
-}
-
-static void check_statistics(void)
+SAME_NUMBERS(test_norm__layernorm_statistics)
 {
     for (size_t i = 0; i < 3 * ARRAY_LEN(same_sizes); i++) {
         const int64_t rows = same_sizes[i / 3] * 7;
@@ -311,11 +276,6 @@ static void check_statistics(void)
             make_means(&n, total);
         same_check("layernorm_statistics");
     }
-}
-
-TEST(test_norm__layernorm_statistics)
-{
-    same_numbers(check_statistics);
 }
 
 FIXTURE(same_open, same_close);

@@ -54,17 +54,12 @@ static void check_rope(sheaf_dtype dtype, bool pairs, order order)
     }
 }
 
-static void check_all(sheaf_dtype dtype)
+SAME_TYPES(test_rope__halves_and_pairs_of_any_rows, dtype)
 {
     check_rope(dtype, false, ANY);
     check_rope(dtype, true, ANY);
     check_rope(dtype, false, OWN);
     check_rope(dtype, true, GRID);
-}
-
-TEST(test_rope__halves_and_pairs_of_any_rows)
-{
-    same_types(check_all);
 }
 
 FIXTURE(same_open, same_close);

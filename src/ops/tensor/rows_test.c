@@ -57,7 +57,7 @@ static const struct {
     { 300, 33, 100, 0, 3 }, { 17, 300, 1, 1, 1 }, { 17, 0, 1, 0, 0 },
 };
 
-static void check_moves(sheaf_dtype dtype)
+SAME_TYPES(test_rows__move, dtype)
 {
     for (size_t i = 0; i < 2 * ARRAY_LEN(groups) * ARRAY_LEN(moves); i++) {
         const size_t g = i / 2 % ARRAY_LEN(groups), what = i / 2 / ARRAY_LEN(groups);
@@ -83,12 +83,7 @@ static void check_moves(sheaf_dtype dtype)
     }
 }
 
-TEST(test_rows__move)
-{
-    same_types(check_moves);
-}
-
-static void check_column_sums(sheaf_dtype dtype)
+SAME_TYPES(test_rows__column_sums, dtype)
 {
     for (size_t i = 0; i < ARRAY_LEN(same_sizes) * ARRAY_LEN(same_sizes); i++) {
         const int64_t rows = same_sizes[i / 5], cols = same_sizes[i % 5], ld = cols + 3;
@@ -101,12 +96,7 @@ static void check_column_sums(sheaf_dtype dtype)
     }
 }
 
-TEST(test_rows__column_sums)
-{
-    same_types(check_column_sums);
-}
-
-static void check_copy_box(sheaf_dtype dtype)
+SAME_TYPES(test_rows__copy_box, dtype)
 {
     for (size_t i = 0; i < ARRAY_LEN(same_sizes) * ARRAY_LEN(same_sizes); i++) {
         const int64_t rows = same_sizes[i / 5], cols = same_sizes[i % 5], to = cols + 5,
@@ -121,13 +111,8 @@ static void check_copy_box(sheaf_dtype dtype)
     }
 }
 
-TEST(test_rows__copy_box)
-{
-    same_types(check_copy_box);
-}
-
 /* [outer, rows, boxes, cols] becomes [outer, boxes, length, cols], of which some rows stay. */
-static void check_boxes(sheaf_dtype dtype)
+SAME_TYPES(test_rows__copy_boxes, dtype)
 {
     for (size_t i = 0; i < ARRAY_LEN(same_sizes) * ARRAY_LEN(same_sizes); i++) {
         const int64_t rows = same_sizes[i / 5] / 4, cols = same_sizes[i % 5], outer = 2, boxes = 3,
@@ -152,12 +137,7 @@ static void check_boxes(sheaf_dtype dtype)
     }
 }
 
-TEST(test_rows__copy_boxes)
-{
-    same_types(check_boxes);
-}
-
-static void check_transpose(void)
+SAME_NUMBERS(test_rows__transpose)
 {
     for (size_t i = 0; i < ARRAY_LEN(same_sizes) * ARRAY_LEN(same_sizes); i++) {
         const int64_t rows = same_sizes[i / 5], cols = same_sizes[i % 5];
@@ -169,11 +149,6 @@ static void check_transpose(void)
             to[e % cols * rows + e / cols] = from[e];
         same_check("transpose");
     }
-}
-
-TEST(test_rows__transpose)
-{
-    same_numbers(check_transpose);
 }
 
 FIXTURE(same_open, same_close);

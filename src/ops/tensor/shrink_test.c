@@ -46,7 +46,7 @@ static sheaf__shrunk there(const sheaf__shrunk *s)
     return t;
 }
 
-static void check_shrink(sheaf_dtype dtype)
+SAME_TYPES(test_shrink__of_parts, dtype)
 {
     for (size_t i = 0; i < ARRAY_LEN(shapes); i++) {
         const int64_t n = shapes[i].rows * shapes[i].cols;
@@ -70,11 +70,6 @@ static void check_shrink(sheaf_dtype dtype)
         s.x = was;
         same_check("shrink and expand");
     }
-}
-
-TEST(test_shrink__of_parts)
-{
-    same_types(check_shrink);
 }
 
 FIXTURE(same_open, same_close);

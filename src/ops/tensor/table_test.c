@@ -61,7 +61,7 @@ static void *element(const void *of, int64_t i, sheaf_dtype dtype)
 
 /* ---- rows ---- */
 
-static void check_rows(sheaf_dtype dtype)
+SAME_TYPES(test_table__rows, dtype)
 {
     for (size_t w = 0; w < 2 * ARRAY_LEN(widths) * ARRAY_LEN(same_sizes); w++) {
         const int64_t width = widths[w / 2 % 3], n = same_sizes[w / 6];
@@ -81,11 +81,6 @@ static void check_rows(sheaf_dtype dtype)
         }
         same_check("rows of a table");
     }
-}
-
-TEST(test_table__rows)
-{
-    same_types(check_rows);
 }
 
 static sheaf__packed pack(int64_t n, int64_t k, sheaf_dtype dtype, const void *rows, bool compress)
@@ -144,7 +139,7 @@ TEST(test_table__packed_rows)
     assert_true(compressed > 0);
 }
 
-static void check_gradient(sheaf_dtype dtype)
+SAME_TYPES(test_table__gradient, dtype)
 {
     for (size_t w = 0; w < ARRAY_LEN(widths) * ARRAY_LEN(same_sizes); w++) {
         const int64_t width = widths[w % 3], n = same_sizes[w / 3];
@@ -167,14 +162,9 @@ static void check_gradient(sheaf_dtype dtype)
     }
 }
 
-TEST(test_table__gradient)
-{
-    same_types(check_gradient);
-}
-
 /* ---- columns of a factor ---- */
 
-static void check_factor(sheaf_dtype dtype)
+SAME_TYPES(test_table__factors, dtype)
 {
     const float scale = 0.375f;
     for (size_t w = 0; w < ARRAY_LEN(widths) * ARRAY_LEN(same_sizes); w++) {
@@ -205,11 +195,6 @@ static void check_factor(sheaf_dtype dtype)
         }
         same_check("a factor by tokens");
     }
-}
-
-TEST(test_table__factors)
-{
-    same_types(check_factor);
 }
 
 FIXTURE(same_open, same_close);

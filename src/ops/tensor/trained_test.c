@@ -6,7 +6,7 @@
 
 static const int64_t counts[] = { 0, 1, 17, 300, 33, (1 << 15) + 1, 100003 };
 
-static void check_adamw(void)
+SAME_NUMBERS(test_trained__adamw)
 {
     const sheaf__adamw how = { 1e-3, 0.9, 0.999, 1e-8, 0.01, 0.19, 0.0447, 0.7f };
     for (size_t i = 0; i < ARRAY_LEN(counts); i++) {
@@ -20,12 +20,7 @@ static void check_adamw(void)
     }
 }
 
-TEST(test_trained__adamw)
-{
-    same_numbers(check_adamw);
-}
-
-static void check_adamw8(void)
+SAME_NUMBERS(test_trained__adamw_in_8_bits)
 {
     static const int64_t sizes[] = { 1, 255, 256, 257, 4648, (1 << 15) + 1 };
     const sheaf__adamw how = { 1e-3, 0.9, 0.999, 1e-8, 0.01, 0.19, 0.0447, 0.7f };
@@ -47,14 +42,9 @@ static void check_adamw8(void)
     }
 }
 
-TEST(test_trained__adamw_in_8_bits)
-{
-    same_numbers(check_adamw8);
-}
-
 enum { TENSORS = 1100 }; /* more than an operation takes at a time */
 
-static void check_squares(void)
+SAME_NUMBERS(test_trained__squares)
 {
     static sheaf__squares of[TENSORS];
     static double got[SAME_DEVICES][TENSORS], want[TENSORS];
@@ -77,11 +67,6 @@ static void check_squares(void)
     same_check("squares");
     for (at = 0; at < SAME_DEVICES; at++)
         CHECK_BYTES(same_on[at].class->name, got[at], want, sizeof want);
-}
-
-TEST(test_trained__squares)
-{
-    same_numbers(check_squares);
 }
 
 FIXTURE(same_open, same_close);
