@@ -23,6 +23,8 @@ typedef struct sheaf__operand {
 
 #define SHEAF__READS(pointer, n) ((sheaf__operand){ &(pointer), (size_t)(n), false })
 #define SHEAF__WRITES(pointer, n) ((sheaf__operand){ &(pointer), (size_t)(n), true })
+/* An array of them, and how many it has. */
+#define SHEAF__OPERANDS(list) (list), sizeof(list) / sizeof *(list)
 
 /* Bytes of a matrix of `rows` rows, `ld` elements apart, of which `cols` are meant. */
 static inline size_t sheaf__extent(int64_t rows, int64_t ld, int64_t cols, sheaf_dtype dtype)

@@ -65,13 +65,7 @@ static void run_rows(sheaf__device *device, arguments s, int missing)
     for (int i = 0; i < 3; i++)
         if (i != missing)
             operand[n++] = operand[i];
-    sheaf__run(device, &(sheaf__call){ .operation = SHEAF__OP_ADD,
-                                       .arguments = &s,
-                                       .operand = operand,
-                                       .operands = n,
-                                       .part = add_rows,
-                                       .rows = s.rows,
-                                       .grain = s.rows });
+    sheaf__run(device, &(sheaf__call){ SHEAF__OP_ADD, &s, operand, n, add_rows, s.rows, s.rows });
     assert_memory_equal(&s, &was, sizeof s); /* pointers are put back */
 }
 
@@ -214,10 +208,7 @@ TEST(test_call__many_rows_and_whole_operations)
         arguments s = { .y = y, .a = a, .rows = 1, .cols = N };
         const sheaf__operand operand[] = { SHEAF__WRITES(s.y, N * sizeof *x),
                                            SHEAF__READS(s.a, N * sizeof *x) };
-        sheaf__run(device, &(sheaf__call){ .operation = SHEAF__OP_ADD,
-                                           .arguments = &s,
-                                           .operand = operand,
-                                           .operands = 2,
+        sheaf__run(device, &(sheaf__call){ SHEAF__OP_ADD, &s, SHEAF__OPERANDS(operand),
                                            .whole = whole_doubles });
         sheaf__op_add(device, y, a, N);
         CHECK_OK(sheaf__device_check(device));

@@ -274,10 +274,7 @@ void sheaf__attention_forward(sheaf__device *device, const sheaf__attention *s, 
         SHEAF__READS(a.q, query_bytes(s, s->ldq)),  SHEAF__READS(a.k, key_bytes(s, s->ldk)),
         SHEAF__READS(a.v, key_bytes(s, s->ldv)),    SHEAF__READS(a.shape.key_mask, mask_bytes(s)),
     };
-    sheaf__run(device, &(sheaf__call){ .operation = SHEAF__OP_ATTENTION,
-                                       .arguments = &a,
-                                       .operand = operand,
-                                       .operands = sizeof operand / sizeof *operand,
+    sheaf__run(device, &(sheaf__call){ SHEAF__OP_ATTENTION, &a, SHEAF__OPERANDS(operand),
                                        .whole = forward_here });
 }
 
@@ -408,10 +405,7 @@ void sheaf__attention_backward(sheaf__device *device, const sheaf__attention *s,
         SHEAF__READS(a.shape.key_mask, mask_bytes(s)),
         SHEAF__WRITES(a.room, (size_t)device->threads * a.room_bytes),
     };
-    sheaf__run(device, &(sheaf__call){ .operation = SHEAF__OP_ATTENTION_BACK,
-                                       .arguments = &a,
-                                       .operand = operand,
-                                       .operands = sizeof operand / sizeof *operand,
+    sheaf__run(device, &(sheaf__call){ SHEAF__OP_ATTENTION_BACK, &a, SHEAF__OPERANDS(operand),
                                        .whole = backward_here });
     sheaf__device_free(device, a.room);
 }

@@ -14,13 +14,7 @@ static void run(sheaf__device *device, sheaf__operation operation, sheaf__part_f
         SHEAF__WRITES(a->y, bytes), SHEAF__WRITES(a->dx, bytes), SHEAF__WRITES(a->dup, bytes),
         SHEAF__READS(a->x, bytes),  SHEAF__READS(a->up, bytes),  SHEAF__READS(a->dy, bytes),
     };
-    sheaf__run(device, &(sheaf__call){ .operation = operation,
-                                       .arguments = a,
-                                       .operand = operand,
-                                       .operands = 6,
-                                       .part = part,
-                                       .rows = n,
-                                       .grain = ELEMENTS });
+    sheaf__run(device, &(sheaf__call){ operation, a, SHEAF__OPERANDS(operand), part, n, ELEMENTS });
 }
 
 /* Address of element `i`. */

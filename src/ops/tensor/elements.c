@@ -15,13 +15,7 @@ static void run(sheaf__device *device, sheaf__operation operation, sheaf__part_f
         SHEAF__WRITES(p->dst, (size_t)n * sheaf_dtype_bytes(p->to)),
         SHEAF__READS(p->src, (size_t)n * sheaf_dtype_bytes(p->from)),
     };
-    sheaf__run(device, &(sheaf__call){ .operation = operation,
-                                       .arguments = p,
-                                       .operand = operand,
-                                       .operands = 2,
-                                       .part = part,
-                                       .rows = n,
-                                       .grain = CHUNK });
+    sheaf__run(device, &(sheaf__call){ operation, p, SHEAF__OPERANDS(operand), part, n, CHUNK });
 }
 
 static void add_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)
@@ -59,13 +53,8 @@ void sheaf__op_add_list(sheaf__device *device, const sheaf__addition *list, int3
         operand[2 * i] = SHEAF__WRITES(a.each[i].dst, (size_t)n * sizeof(float));
         operand[2 * i + 1] = SHEAF__READS(a.each[i].src, (size_t)n * sizeof(float));
     }
-    sheaf__run(device, &(sheaf__call){ .operation = SHEAF__OP_ADD_LIST,
-                                       .arguments = &a,
-                                       .operand = operand,
-                                       .operands = 2 * count,
-                                       .part = add_each,
-                                       .rows = n,
-                                       .grain = CHUNK });
+    sheaf__run(device,
+               &(sheaf__call){ SHEAF__OP_ADD_LIST, &a, operand, 2 * count, add_each, n, CHUNK });
 }
 
 static void accumulate_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)
@@ -116,13 +105,8 @@ void sheaf__op_convert_list(sheaf__device *device, sheaf_dtype to, sheaf_dtype f
             operand[2 * i] = SHEAF__WRITES(one->dst, (size_t)one->n * sheaf_dtype_bytes(to));
             operand[2 * i + 1] = SHEAF__READS(one->src, (size_t)one->n * sheaf_dtype_bytes(from));
         }
-        sheaf__run(device, &(sheaf__call){ .operation = SHEAF__OP_CONVERT_LIST,
-                                           .arguments = &c,
-                                           .operand = operand,
-                                           .operands = 2 * (int)n,
-                                           .part = convert_each,
-                                           .rows = n,
-                                           .grain = 1 });
+        sheaf__run(device, &(sheaf__call){ SHEAF__OP_CONVERT_LIST, &c, operand, 2 * (int)n,
+                                           convert_each, n, 1 });
     }
 }
 
@@ -157,13 +141,8 @@ void sheaf__op_refresh(sheaf__device *device, float *dst, const float *src, int6
     sheaf__pair p = { dst, src, SHEAF_F32, dtype, one, n };
     const sheaf__operand operand[] = { SHEAF__WRITES(p.dst, (size_t)n * sizeof(float)),
                                        SHEAF__READS(p.src, (size_t)n * sizeof(float)) };
-    sheaf__run(device, &(sheaf__call){ .operation = SHEAF__OP_REFRESH,
-                                       .arguments = &p,
-                                       .operand = operand,
-                                       .operands = 2,
-                                       .part = refresh_part,
-                                       .rows = n,
-                                       .grain = CHUNK });
+    sheaf__run(device, &(sheaf__call){ SHEAF__OP_REFRESH, &p, SHEAF__OPERANDS(operand),
+                                       refresh_part, n, CHUNK });
 }
 
 /* A part that is widened to another place. */
@@ -208,9 +187,5 @@ void sheaf__op_widen(sheaf__device *device, float *wide, int64_t n, sheaf_dtype 
 {
     sheaf__widening w = { wide, n, dtype };
     const sheaf__operand operand = SHEAF__WRITES(w.wide, (size_t)n * sizeof(float));
-    sheaf__run(device, &(sheaf__call){ .operation = SHEAF__OP_WIDEN,
-                                       .arguments = &w,
-                                       .operand = &operand,
-                                       .operands = 1,
-                                       .whole = widen });
+    sheaf__run(device, &(sheaf__call){ SHEAF__OP_WIDEN, &w, &operand, 1, .whole = widen });
 }

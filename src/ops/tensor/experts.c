@@ -79,13 +79,7 @@ static void run_choice(sheaf__device *device, sheaf__operation operation, sheaf_
         SHEAF__READS(p->add, (size_t)p->experts * sizeof(float)),
         SHEAF__READS(p->mask, masked),
     };
-    sheaf__run(device, &(sheaf__call){ .operation = operation,
-                                       .arguments = p,
-                                       .operand = operand,
-                                       .operands = 6,
-                                       .part = part,
-                                       .rows = p->rows,
-                                       .grain = 32 });
+    sheaf__run(device, &(sheaf__call){ operation, p, SHEAF__OPERANDS(operand), part, p->rows, 32 });
 }
 
 void sheaf__op_choice(sheaf__device *device, sheaf__choice choice)
@@ -179,13 +173,7 @@ static void run_share(sheaf__device *device, sheaf__operation operation, sheaf__
         SHEAF__WRITES(s->dy, (size_t)s->rows * row),
         SHEAF__WRITES(s->dweights, weights),
     };
-    sheaf__run(device, &(sheaf__call){ .operation = operation,
-                                       .arguments = s,
-                                       .operand = operand,
-                                       .operands = 6,
-                                       .part = part,
-                                       .rows = s->rows,
-                                       .grain = 32 });
+    sheaf__run(device, &(sheaf__call){ operation, s, SHEAF__OPERANDS(operand), part, s->rows, 32 });
 }
 
 void sheaf__op_share(sheaf__device *device, sheaf__share share)

@@ -60,12 +60,6 @@ bool sheaf__op_is_finite(sheaf__device *device, const void *x, sheaf_dtype from,
     const sheaf__operand operand = SHEAF__READS(l.x, (size_t)n * sheaf_dtype_bytes(from));
     if (x == NULL)
         return true;
-    sheaf__run(device, &(sheaf__call){ .operation = SHEAF__OP_FINITE,
-                                       .arguments = &l,
-                                       .operand = &operand,
-                                       .operands = 1,
-                                       .part = look_part,
-                                       .rows = n,
-                                       .grain = CHUNK });
+    sheaf__run(device, &(sheaf__call){ SHEAF__OP_FINITE, &l, &operand, 1, look_part, n, CHUNK });
     return !infinite.found;
 }

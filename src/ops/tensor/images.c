@@ -26,13 +26,8 @@ void sheaf__op_add_rows(sheaf__device *device, void *x, const float *rows, int64
         SHEAF__WRITES(a.x, (size_t)(n * times) * sheaf_dtype_bytes(dtype)),
         SHEAF__READS(a.from, (size_t)n * sizeof(float)),
     };
-    sheaf__run(device, &(sheaf__call){ .operation = SHEAF__OP_ADD_ROWS,
-                                       .arguments = &a,
-                                       .operand = operand,
-                                       .operands = 2,
-                                       .part = add_rows_part,
-                                       .rows = n * times,
-                                       .grain = ELEMENTS });
+    sheaf__run(device, &(sheaf__call){ SHEAF__OP_ADD_ROWS, &a, SHEAF__OPERANDS(operand),
+                                       add_rows_part, n * times, ELEMENTS });
 }
 
 static void sum_copies_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)
@@ -61,13 +56,8 @@ void sheaf__op_sum_copies(sheaf__device *device, void *dx, const void *dy, int64
         SHEAF__WRITES(a.x, (size_t)n * sheaf_dtype_bytes(dtype)),
         SHEAF__READS(a.from, (size_t)(n * copies) * sheaf_dtype_bytes(dtype)),
     };
-    sheaf__run(device, &(sheaf__call){ .operation = SHEAF__OP_SUM_COPIES,
-                                       .arguments = &a,
-                                       .operand = operand,
-                                       .operands = 2,
-                                       .part = sum_copies_part,
-                                       .rows = n,
-                                       .grain = ELEMENTS });
+    sheaf__run(device, &(sheaf__call){ SHEAF__OP_SUM_COPIES, &a, SHEAF__OPERANDS(operand),
+                                       sum_copies_part, n, ELEMENTS });
 }
 
 /* ---- positions on a grid ---- */
@@ -187,13 +177,7 @@ static void run_placed(sheaf__device *device, sheaf__operation operation, sheaf_
         SHEAF__READS(p->weight, (size_t)p->taps * sizeof *p->weight),
         SHEAF__READS(p->turned, (size_t)(p->lines * (a->width / 2)) * sizeof(float)),
     };
-    sheaf__run(device, &(sheaf__call){ .operation = operation,
-                                       .arguments = a,
-                                       .operand = operand,
-                                       .operands = sizeof operand / sizeof *operand,
-                                       .part = part,
-                                       .rows = rows,
-                                       .grain = grain });
+    sheaf__run(device, &(sheaf__call){ operation, a, SHEAF__OPERANDS(operand), part, rows, grain });
 }
 
 void sheaf__op_add_positions(sheaf__device *device, void *y, const void *x, sheaf__positions of,

@@ -20,13 +20,8 @@ static void run_finish(sheaf__device *device, sheaf__finishing *f, int64_t grain
         SHEAF__READS(f->bias, (size_t)f->cols * sizeof(float)),
         SHEAF__READS(f->residual, sheaf__extent(f->rows, f->ldr, f->cols, f->dtype)),
     };
-    sheaf__run(device, &(sheaf__call){ .operation = SHEAF__OP_FINISH,
-                                       .arguments = f,
-                                       .operand = operand,
-                                       .operands = 5,
-                                       .part = finish_part,
-                                       .rows = f->rows,
-                                       .grain = grain });
+    sheaf__run(device, &(sheaf__call){ SHEAF__OP_FINISH, f, SHEAF__OPERANDS(operand), finish_part,
+                                       f->rows, grain });
 }
 
 void sheaf__op_finish(sheaf__device *device, void *y, const float *sum, const float *by,
@@ -60,13 +55,8 @@ void sheaf__op_magnitudes(sheaf__device *device, sheaf__magnitudes m)
     const sheaf__operand operand[] = { SHEAF__WRITES(m.by, bytes), SHEAF__WRITES(m.inverse, bytes),
                                        SHEAF__READS(m.magnitude, bytes),
                                        SHEAF__READS(m.squares, bytes) };
-    sheaf__run(device, &(sheaf__call){ .operation = SHEAF__OP_MAGNITUDES,
-                                       .arguments = &m,
-                                       .operand = operand,
-                                       .operands = 4,
-                                       .part = magnitudes_part,
-                                       .rows = m.n,
-                                       .grain = 1 << 10 });
+    sheaf__run(device, &(sheaf__call){ SHEAF__OP_MAGNITUDES, &m, SHEAF__OPERANDS(operand),
+                                       magnitudes_part, m.n, 1 << 10 });
 }
 
 static void dropout_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)
@@ -89,13 +79,8 @@ void sheaf__op_dropout(sheaf__device *device, void *y, const void *x, int64_t ro
     const sheaf__operand operand[] = { SHEAF__WRITES(d.y, bytes), SHEAF__READS(d.x, bytes),
                                        SHEAF__READS(d.how.sample, names),
                                        SHEAF__READS(d.how.position, names) };
-    sheaf__run(device, &(sheaf__call){ .operation = SHEAF__OP_DROPOUT,
-                                       .arguments = &d,
-                                       .operand = operand,
-                                       .operands = 4,
-                                       .part = dropout_part,
-                                       .rows = rows,
-                                       .grain = 64 });
+    sheaf__run(device, &(sheaf__call){ SHEAF__OP_DROPOUT, &d, SHEAF__OPERANDS(operand),
+                                       dropout_part, rows, 64 });
 }
 
 static void noise_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)
@@ -119,11 +104,6 @@ void sheaf__op_noise(sheaf__device *device, void *x, int64_t rows, int64_t cols,
         SHEAF__READS(a.how.position, (size_t)rows * sizeof(int64_t)),
         SHEAF__READS(a.how.half, (size_t)rows * sizeof(float)),
     };
-    sheaf__run(device, &(sheaf__call){ .operation = SHEAF__OP_NOISE,
-                                       .arguments = &a,
-                                       .operand = operand,
-                                       .operands = 4,
-                                       .part = noise_part,
-                                       .rows = rows,
-                                       .grain = 32 });
+    sheaf__run(device, &(sheaf__call){ SHEAF__OP_NOISE, &a, SHEAF__OPERANDS(operand), noise_part,
+                                       rows, 32 });
 }

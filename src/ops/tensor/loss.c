@@ -18,13 +18,8 @@ static void run_cap(sheaf__device *device, sheaf__operation operation, sheaf__pa
 {
     const sheaf__operand operand[] = { SHEAF__WRITES(c->x, bytes),
                                        SHEAF__READS(c->y, floats(c->rows * c->cols)) };
-    sheaf__run(device, &(sheaf__call){ .operation = operation,
-                                       .arguments = c,
-                                       .operand = operand,
-                                       .operands = 2,
-                                       .part = part,
-                                       .rows = c->rows,
-                                       .grain = GRAIN });
+    sheaf__run(device,
+               &(sheaf__call){ operation, c, SHEAF__OPERANDS(operand), part, c->rows, GRAIN });
 }
 
 /* Infinity, of which the cap would make a number, is none. */
@@ -73,13 +68,8 @@ static void run_rows(sheaf__device *device, sheaf__operation operation, sheaf__p
         SHEAF__READS(o->max, floats(o->l.rows)),
         SHEAF__READS(o->label, (size_t)o->l.rows * sizeof(int32_t)),
     };
-    sheaf__run(device, &(sheaf__call){ .operation = operation,
-                                       .arguments = o,
-                                       .operand = operand,
-                                       .operands = 6,
-                                       .part = part,
-                                       .rows = o->l.rows,
-                                       .grain = GRAIN });
+    sheaf__run(device,
+               &(sheaf__call){ operation, o, SHEAF__OPERANDS(operand), part, o->l.rows, GRAIN });
 }
 
 static void max_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)
@@ -189,13 +179,8 @@ void sheaf__op_row_gradient(sheaf__device *device, const sheaf__row_gradient *ho
         SHEAF__READS(a.g.label, (size_t)l.rows * sizeof(int32_t)),
         SHEAF__READS(a.g.how.weight, floats(l.rows)),
     };
-    sheaf__run(device, &(sheaf__call){ .operation = SHEAF__OP_ROW_GRADIENT,
-                                       .arguments = &a,
-                                       .operand = operand,
-                                       .operands = 6,
-                                       .part = gradient_part,
-                                       .rows = l.rows,
-                                       .grain = GRAIN });
+    sheaf__run(device, &(sheaf__call){ SHEAF__OP_ROW_GRADIENT, &a, SHEAF__OPERANDS(operand),
+                                       gradient_part, l.rows, GRAIN });
 }
 
 /* ---- losses ---- */
@@ -215,9 +200,6 @@ void sheaf__op_losses(sheaf__device *device, const sheaf__losses *of)
     const sheaf__operand operand[] = { SHEAF__READS(a.max, bytes), SHEAF__READS(a.sum, bytes),
                                        SHEAF__READS(a.target, bytes), SHEAF__READS(a.logits, bytes),
                                        SHEAF__READS(a.first, bytes) };
-    sheaf__run(device, &(sheaf__call){ .operation = SHEAF__OP_LOSSES,
-                                       .arguments = &a,
-                                       .operand = operand,
-                                       .operands = 5,
+    sheaf__run(device, &(sheaf__call){ SHEAF__OP_LOSSES, &a, SHEAF__OPERANDS(operand),
                                        .whole = add_losses });
 }

@@ -40,13 +40,8 @@ static void run_rms(sheaf__device *device, sheaf__operation operation, sheaf__pa
         SHEAF__READS(n->x, bytes),
         SHEAF__READS(n->weight, (size_t)n->width * sizeof(float)),
     };
-    sheaf__run(device, &(sheaf__call){ .operation = operation,
-                                       .arguments = a,
-                                       .operand = operand,
-                                       .operands = 5,
-                                       .part = part,
-                                       .rows = n->rows,
-                                       .grain = GRAIN * n->heads });
+    sheaf__run(device, &(sheaf__call){ operation, a, SHEAF__OPERANDS(operand), part, n->rows,
+                                       GRAIN * n->heads });
 }
 
 void sheaf__op_rmsnorm(sheaf__device *device, const sheaf__rmsnorm *norm)
@@ -78,13 +73,8 @@ void sheaf__op_norm_weight(sheaf__device *device, sheaf__norm_weight w)
         SHEAF__WRITES(w.dw, cols), SHEAF__WRITES(w.db, cols),  SHEAF__READS(w.dy, x),
         SHEAF__READS(w.x, x),      SHEAF__READS(w.mean, rows), SHEAF__READS(w.rstd, rows),
     };
-    sheaf__run(device, &(sheaf__call){ .operation = SHEAF__OP_NORM_WEIGHT,
-                                       .arguments = &w,
-                                       .operand = operand,
-                                       .operands = 6,
-                                       .part = weight_part,
-                                       .rows = w.cols,
-                                       .grain = 64 });
+    sheaf__run(device, &(sheaf__call){ SHEAF__OP_NORM_WEIGHT, &w, SHEAF__OPERANDS(operand),
+                                       weight_part, w.cols, 64 });
 }
 
 enum { COLUMNS = 16 }; /* of the weight of heads that a thread sums at a time */
@@ -121,13 +111,8 @@ void sheaf__op_heads_weight(sheaf__device *device, sheaf__heads_weight w)
         SHEAF__READS(w.x, x),
         SHEAF__READS(w.rstd, (size_t)(w.ld / w.width * w.rows) * sizeof(float)),
     };
-    sheaf__run(device, &(sheaf__call){ .operation = SHEAF__OP_HEADS_WEIGHT,
-                                       .arguments = &w,
-                                       .operand = operand,
-                                       .operands = 4,
-                                       .part = heads_part,
-                                       .rows = w.slices * blocks_of(&w),
-                                       .grain = 1 });
+    sheaf__run(device, &(sheaf__call){ SHEAF__OP_HEADS_WEIGHT, &w, SHEAF__OPERANDS(operand),
+                                       heads_part, w.slices * blocks_of(&w), 1 });
 }
 
 /* ---- LayerNorm ---- */
@@ -257,13 +242,8 @@ static void run_layer(sheaf__device *device, sheaf__operation operation, sheaf__
         SHEAF__READS(n->weight, cols),
         SHEAF__READS(n->bias, cols),
     };
-    sheaf__run(device, &(sheaf__call){ .operation = operation,
-                                       .arguments = a,
-                                       .operand = operand,
-                                       .operands = sizeof operand / sizeof *operand,
-                                       .part = part,
-                                       .rows = n->rows,
-                                       .grain = grain });
+    sheaf__run(device,
+               &(sheaf__call){ operation, a, SHEAF__OPERANDS(operand), part, n->rows, grain });
 }
 
 void sheaf__op_layernorm(sheaf__device *device, const sheaf__layer_norm *norm)

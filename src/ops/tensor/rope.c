@@ -36,13 +36,8 @@ static void run(sheaf__device *device, sheaf__operation operation, sheaf__part_f
         SHEAF__READS(r->sin, table),
         SHEAF__READS(r->position, (size_t)r->rows * sizeof(int32_t)),
     };
-    sheaf__run(device, &(sheaf__call){ .operation = operation,
-                                       .arguments = r,
-                                       .operand = operand,
-                                       .operands = 4,
-                                       .part = part,
-                                       .rows = r->rows,
-                                       .grain = ROWS });
+    sheaf__run(device,
+               &(sheaf__call){ operation, r, SHEAF__OPERANDS(operand), part, r->rows, ROWS });
 }
 
 void sheaf__op_rope(sheaf__device *device, sheaf__rope rope)

@@ -42,13 +42,8 @@ void sheaf__op_move_rows(sheaf__device *device, sheaf__move m)
         SHEAF__READS(m.row, (size_t)m.cols * sizeof(float)),
         SHEAF__READS(m.map.list, (size_t)reach(&m.map, m.rows) * sizeof(int32_t)),
     };
-    sheaf__run(device, &(sheaf__call){ .operation = SHEAF__OP_MOVE_ROWS,
-                                       .arguments = &m,
-                                       .operand = operand,
-                                       .operands = 4,
-                                       .part = move_part,
-                                       .rows = m.rows,
-                                       .grain = 32 });
+    sheaf__run(device, &(sheaf__call){ SHEAF__OP_MOVE_ROWS, &m, SHEAF__OPERANDS(operand), move_part,
+                                       m.rows, 32 });
 }
 
 static void sums_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)
@@ -64,13 +59,8 @@ void sheaf__op_column_sums(sheaf__device *device, float *grad, const void *dy, i
     sheaf__columns c = { grad, dy, ld, rows, cols, dtype };
     const sheaf__operand operand[] = { SHEAF__WRITES(c.grad, (size_t)cols * sizeof(float)),
                                        SHEAF__READS(c.dy, sheaf__extent(rows, ld, cols, dtype)) };
-    sheaf__run(device, &(sheaf__call){ .operation = SHEAF__OP_COLUMN_SUMS,
-                                       .arguments = &c,
-                                       .operand = operand,
-                                       .operands = 2,
-                                       .part = sums_part,
-                                       .rows = cols,
-                                       .grain = 256 });
+    sheaf__run(device, &(sheaf__call){ SHEAF__OP_COLUMN_SUMS, &c, SHEAF__OPERANDS(operand),
+                                       sums_part, cols, 256 });
 }
 
 static void box_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)
@@ -107,13 +97,8 @@ void sheaf__op_copy_boxes(sheaf__device *device, sheaf__boxes b)
         return;
     const sheaf__operand operand[] = { SHEAF__WRITES(b.dst, box_bytes(&b, b.ld_dst)),
                                        SHEAF__READS(b.src, box_bytes(&b, b.ld_src)) };
-    sheaf__run(device, &(sheaf__call){ .operation = SHEAF__OP_COPY_BOXES,
-                                       .arguments = &b,
-                                       .operand = operand,
-                                       .operands = 2,
-                                       .part = box_part,
-                                       .rows = rows,
-                                       .grain = 64 });
+    sheaf__run(device, &(sheaf__call){ SHEAF__OP_COPY_BOXES, &b, SHEAF__OPERANDS(operand), box_part,
+                                       rows, 64 });
 }
 
 void sheaf__op_copy_box(sheaf__device *device, void *dst, int64_t ld_dst, const void *src,
@@ -142,11 +127,6 @@ void sheaf__op_transpose(sheaf__device *device, float *to, const float *from, in
     sheaf__transposed t = { to, from, rows, cols };
     const size_t bytes = (size_t)(rows * cols) * sizeof(float);
     const sheaf__operand operand[] = { SHEAF__WRITES(t.to, bytes), SHEAF__READS(t.from, bytes) };
-    sheaf__run(device, &(sheaf__call){ .operation = SHEAF__OP_TRANSPOSE,
-                                       .arguments = &t,
-                                       .operand = operand,
-                                       .operands = 2,
-                                       .part = transpose_part,
-                                       .rows = cols,
-                                       .grain = 1 });
+    sheaf__run(device, &(sheaf__call){ SHEAF__OP_TRANSPOSE, &t, SHEAF__OPERANDS(operand),
+                                       transpose_part, cols, 1 });
 }

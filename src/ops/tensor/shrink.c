@@ -66,13 +66,8 @@ static void run(sheaf__device *device, sheaf__operation operation, sheaf__part_f
         { &s.codes, numbers, shrinks },
         { &s.scales, (size_t)(s.rows * s.blocks), shrinks },
     };
-    sheaf__run(device, &(sheaf__call){ .operation = operation,
-                                       .arguments = &s,
-                                       .operand = operand,
-                                       .operands = 3,
-                                       .part = part,
-                                       .rows = s.rows,
-                                       .grain = GRAIN });
+    sheaf__run(device,
+               &(sheaf__call){ operation, &s, SHEAF__OPERANDS(operand), part, s.rows, GRAIN });
 }
 
 void sheaf__op_shrink(sheaf__device *device, const sheaf__shrunk *s)

@@ -18,13 +18,8 @@ static void run(sheaf__device *device, sheaf__operation operation, sheaf__part_f
                                            (size_t)(sheaf__lookup_rows(&l->pieces, i) * l->cols) *
                                                sheaf_dtype_bytes(l->from),
                                            !writes_x };
-    sheaf__run(device, &(sheaf__call){ .operation = operation,
-                                       .arguments = l,
-                                       .operand = operand,
-                                       .operands = 2 + l->pieces.count,
-                                       .part = part,
-                                       .rows = rows,
-                                       .grain = grain });
+    sheaf__run(device,
+               &(sheaf__call){ operation, l, operand, 2 + l->pieces.count, part, rows, grain });
 }
 
 /* ---- rows ---- */

@@ -24,13 +24,8 @@ void sheaf__op_squares(sheaf__device *device, sheaf__squares *of, int64_t count)
             operand[i] = SHEAF__READS(s.each[i].x, (size_t)s.each[i].n * sizeof(float));
             s.each[i].sum = 0;
         }
-        sheaf__run(device, &(sheaf__call){ .operation = SHEAF__OP_SQUARES,
-                                           .arguments = &s,
-                                           .operand = operand,
-                                           .operands = (int)n,
-                                           .part = squares_part,
-                                           .rows = n,
-                                           .grain = 1 });
+        sheaf__run(device,
+                   &(sheaf__call){ SHEAF__OP_SQUARES, &s, operand, (int)n, squares_part, n, 1 });
     }
 }
 
@@ -50,13 +45,8 @@ void sheaf__op_adamw(sheaf__device *device, sheaf__update u)
                                        SHEAF__WRITES(u.moment1, bytes),
                                        SHEAF__WRITES(u.moment2, bytes),
                                        SHEAF__READS(u.grad, bytes) };
-    sheaf__run(device, &(sheaf__call){ .operation = SHEAF__OP_ADAMW,
-                                       .arguments = &u,
-                                       .operand = operand,
-                                       .operands = 4,
-                                       .part = update_part,
-                                       .rows = u.n,
-                                       .grain = CHUNK });
+    sheaf__run(device, &(sheaf__call){ SHEAF__OP_ADAMW, &u, SHEAF__OPERANDS(operand), update_part,
+                                       u.n, CHUNK });
 }
 
 static void update8_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)
@@ -80,11 +70,6 @@ void sheaf__op_adamw8(sheaf__device *device, sheaf__update8 u)
         SHEAF__WRITES(u.moment2, n),      SHEAF__WRITES(u.absmax1, scales),
         SHEAF__WRITES(u.absmax2, scales), SHEAF__READS(u.grad, bytes),
     };
-    sheaf__run(device, &(sheaf__call){ .operation = SHEAF__OP_ADAMW8,
-                                       .arguments = &u,
-                                       .operand = operand,
-                                       .operands = 6,
-                                       .part = update8_part,
-                                       .rows = blocks,
-                                       .grain = CHUNK / BLOCK });
+    sheaf__run(device, &(sheaf__call){ SHEAF__OP_ADAMW8, &u, SHEAF__OPERANDS(operand), update8_part,
+                                       blocks, CHUNK / BLOCK });
 }
