@@ -13,8 +13,7 @@ sheaf_status *sheaf__gpus_count(int *count, char driver[32])
     if (st != NULL)
         return st;
     sheaf__gpu_error e = d->count(count);
-    if (e == 0)
-        e = d->version(&version);
+    SHEAF__GPU_TRY(e, d->version(&version));
     snprintf(driver, 32, "CUDA %d.%d", version / 1000, version % 1000 / 10);
     return e == 0 ? NULL : sheaf__driver_failed(d, e, "NVIDIA's driver");
 }
@@ -48,18 +47,12 @@ sheaf_status *sheaf__gpu_look(sheaf__gpu_facts *out, int number)
     if (st != NULL)
         return st;
     sheaf__gpu_error e = d->device(&handle, number);
-    if (e == 0)
-        e = d->name(out->name, sizeof out->name, handle);
-    if (e == 0)
-        e = d->pci_address(out->address, sizeof out->address, handle);
-    if (e == 0)
-        e = d->attribute(&out->major, SHEAF__GPU_MAJOR, handle);
-    if (e == 0)
-        e = d->attribute(&out->minor, SHEAF__GPU_MINOR, handle);
-    if (e == 0)
-        e = d->attribute(&out->processors, SHEAF__GPU_PROCESSORS, handle);
-    if (e == 0)
-        e = d->memory_size(&out->memory, handle);
+    SHEAF__GPU_TRY(e, d->name(out->name, sizeof out->name, handle));
+    SHEAF__GPU_TRY(e, d->pci_address(out->address, sizeof out->address, handle));
+    SHEAF__GPU_TRY(e, d->attribute(&out->major, SHEAF__GPU_MAJOR, handle));
+    SHEAF__GPU_TRY(e, d->attribute(&out->minor, SHEAF__GPU_MINOR, handle));
+    SHEAF__GPU_TRY(e, d->attribute(&out->processors, SHEAF__GPU_PROCESSORS, handle));
+    SHEAF__GPU_TRY(e, d->memory_size(&out->memory, handle));
     if (e != 0)
         return sheaf__driver_failed(d, e, "GPU %d", number);
     out->sums = out->major >= 9 ? "mma16" : out->major == 8 ? "mma8" : "none";

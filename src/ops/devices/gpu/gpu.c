@@ -14,18 +14,12 @@ static sheaf_status *look(sheaf__gpu *gpu)
     const sheaf__driver *d = gpu->driver;
     int can_map = 0, most_shared = 0;
     sheaf__gpu_error e = d->device(&gpu->handle, gpu->number);
-    if (e == 0)
-        e = d->name(gpu->name, sizeof gpu->name, gpu->handle);
-    if (e == 0)
-        e = d->attribute(&gpu->major, SHEAF__GPU_MAJOR, gpu->handle);
-    if (e == 0)
-        e = d->attribute(&gpu->minor, SHEAF__GPU_MINOR, gpu->handle);
-    if (e == 0)
-        e = d->attribute(&gpu->processors, SHEAF__GPU_PROCESSORS, gpu->handle);
-    if (e == 0)
-        e = d->attribute(&can_map, SHEAF__GPU_CAN_MAP, gpu->handle);
-    if (e == 0)
-        e = d->attribute(&most_shared, SHEAF__GPU_MOST_SHARED, gpu->handle);
+    SHEAF__GPU_TRY(e, d->name(gpu->name, sizeof gpu->name, gpu->handle));
+    SHEAF__GPU_TRY(e, d->attribute(&gpu->major, SHEAF__GPU_MAJOR, gpu->handle));
+    SHEAF__GPU_TRY(e, d->attribute(&gpu->minor, SHEAF__GPU_MINOR, gpu->handle));
+    SHEAF__GPU_TRY(e, d->attribute(&gpu->processors, SHEAF__GPU_PROCESSORS, gpu->handle));
+    SHEAF__GPU_TRY(e, d->attribute(&can_map, SHEAF__GPU_CAN_MAP, gpu->handle));
+    SHEAF__GPU_TRY(e, d->attribute(&most_shared, SHEAF__GPU_MOST_SHARED, gpu->handle));
     if (e != 0)
         return sheaf__gpu_failed(gpu, e, "looking at it");
     if (d->attribute(&gpu->rdma, SHEAF__GPU_CAN_RDMA, gpu->handle) != 0)
@@ -54,8 +48,7 @@ static sheaf_status *reserve_addresses(sheaf__gpu *gpu, size_t limit)
     const sheaf__gpu_memory memory = memory_of(gpu);
     size_t all = 0;
     sheaf__gpu_error e = d->granularity(&gpu->granularity, &memory, 0);
-    if (e == 0)
-        e = d->memory_size(&all, gpu->handle);
+    SHEAF__GPU_TRY(e, d->memory_size(&all, gpu->handle));
     if (e != 0)
         return sheaf__gpu_failed(gpu, e, "the size of its memory");
     gpu->capacity = sheaf__round_up(limit != 0 && limit < all ? limit : all, gpu->granularity);
@@ -281,8 +274,7 @@ static sheaf_status *left(size_t *bytes, int unit)
     if (st != NULL)
         return st;
     sheaf__gpu_error e = driver->device(&handle, unit);
-    if (e == 0)
-        e = driver->memory_size(bytes, handle);
+    SHEAF__GPU_TRY(e, driver->memory_size(bytes, handle));
     *bytes = e == 0 && *bytes > TAKES ? *bytes - TAKES : 0;
     return e == 0 ? NULL : sheaf__driver_failed(driver, e, "the memory of GPU %d", unit);
 }
@@ -304,8 +296,7 @@ static sheaf_status *native(sheaf_sums *out, int unit)
     if (st != NULL)
         return st;
     sheaf__gpu_error e = driver->device(&handle, unit);
-    if (e == 0)
-        e = driver->attribute(&major, SHEAF__GPU_MAJOR, handle);
+    SHEAF__GPU_TRY(e, driver->attribute(&major, SHEAF__GPU_MAJOR, handle));
     *out = major >= 9 ? SHEAF_SUMS_MMA16 : SHEAF_SUMS_MMA8;
     return e == 0 ? NULL : sheaf__driver_failed(driver, e, "the capability of GPU %d", unit);
 }

@@ -53,8 +53,7 @@ sheaf_status *sheaf__gpu_mates(sheaf__gpu *gpu, const sheaf__reserved *range)
     if (e == 0 && !sheaf__peers_are_off() && gpu->mates <= SHEAF__GPU_PEERS) {
         for (int i = 0; i < gpu->mates && e == 0; i++)
             e = d->device(&gpu->mate[i], range->mate == NULL ? i : range->mate[i]);
-        if (e == 0)
-            e = all_reach(d, gpu->mate, gpu->mates, &gpu->reaches);
+        SHEAF__GPU_TRY(e, all_reach(d, gpu->mate, gpu->mates, &gpu->reaches));
     }
     if (e == 0 && gpu->reaches)
         return NULL;
@@ -82,8 +81,7 @@ static sheaf_status *mark(sheaf__reserved *range)
     const int at = (gpu->mark + gpu->marks) % SHEAF__GPU_MARKS;
     if (e == 0 && gpu->marks == SHEAF__GPU_MARKS)
         e = SHEAF__GPU_INVALID;
-    if (e == 0)
-        e = gpu->driver->event_record(gpu->marked[at], gpu->stream);
+    SHEAF__GPU_TRY(e, gpu->driver->event_record(gpu->marked[at], gpu->stream));
     gpu->marks += e == 0;
     pthread_mutex_unlock(&gpu->lock);
     return sheaf__gpu_failed(gpu, e, "marking the operands of an exchange");
@@ -100,8 +98,8 @@ static sheaf_status *lend(void *range)
         gpu->marks--;
     }
     pthread_mutex_unlock(&gpu->lock);
-    if (e == 0)
-        e = marked ? gpu->driver->event_finish(until) : gpu->driver->stream_finish(gpu->stream);
+    SHEAF__GPU_TRY(e, marked ? gpu->driver->event_finish(until)
+                             : gpu->driver->stream_finish(gpu->stream));
     return sheaf__gpu_failed(gpu, e, "operations before an exchange");
 }
 
@@ -110,8 +108,7 @@ static sheaf_status *wait(void *range)
     sheaf__gpu *gpu = ((const sheaf__reserved *)range)->own;
     sheaf__gpu_error e = enter(gpu);
     pthread_mutex_unlock(&gpu->lock);
-    if (e == 0)
-        e = gpu->driver->stream_finish(gpu->exchange);
+    SHEAF__GPU_TRY(e, gpu->driver->stream_finish(gpu->exchange));
     return sheaf__gpu_failed(gpu, e, "an exchange");
 }
 
@@ -119,9 +116,8 @@ static sheaf_status *copy(void *range, void *to, const void *from, size_t bytes)
 {
     sheaf__gpu *gpu = ((const sheaf__reserved *)range)->own;
     sheaf__gpu_error e = enter(gpu);
-    if (e == 0)
-        e = gpu->driver->copy((sheaf__gpu_address)(uintptr_t)to,
-                              (sheaf__gpu_address)(uintptr_t)from, bytes, gpu->exchange);
+    SHEAF__GPU_TRY(e, gpu->driver->copy((sheaf__gpu_address)(uintptr_t)to,
+                                        (sheaf__gpu_address)(uintptr_t)from, bytes, gpu->exchange));
     pthread_mutex_unlock(&gpu->lock);
     return sheaf__gpu_failed(gpu, e, "copying from a peer");
 }
@@ -160,8 +156,7 @@ static sheaf_status *fetch(void *range, void *to, const void *from, size_t bytes
 {
     sheaf__gpu *gpu = ((const sheaf__reserved *)range)->own;
     sheaf__gpu_error e = enter(gpu);
-    if (e == 0)
-        e = gpu->driver->download(to, (uintptr_t)from, bytes, gpu->exchange);
+    SHEAF__GPU_TRY(e, gpu->driver->download(to, (uintptr_t)from, bytes, gpu->exchange));
     pthread_mutex_unlock(&gpu->lock);
     return sheaf__gpu_failed(gpu, e, "copying from it to another process");
 }
@@ -170,8 +165,7 @@ static sheaf_status *place(void *range, void *to, const void *from, size_t bytes
 {
     sheaf__gpu *gpu = ((const sheaf__reserved *)range)->own;
     sheaf__gpu_error e = enter(gpu);
-    if (e == 0)
-        e = gpu->driver->upload((uintptr_t)to, from, bytes, gpu->exchange);
+    SHEAF__GPU_TRY(e, gpu->driver->upload((uintptr_t)to, from, bytes, gpu->exchange));
     pthread_mutex_unlock(&gpu->lock);
     return sheaf__gpu_failed(gpu, e, "copying to it from another process");
 }

@@ -34,12 +34,9 @@ static sheaf__gpu_error visit(visited *mate, const sheaf__gpu *gpu, int handle)
     *mate = (visited){ .handle = handle };
     sheaf__gpu_error e = d->retain(&mate->context, handle);
     mate->retained = e == 0;
-    if (e == 0)
-        e = d->set_context(mate->context);
-    if (e == 0)
-        e = d->stream_new(&mate->stream, SHEAF__GPU_OWN_ORDER, 0);
-    if (e == 0)
-        e = d->reserve(&mate->base, gpu->granularity, 0, 0, 0);
+    SHEAF__GPU_TRY(e, d->set_context(mate->context));
+    SHEAF__GPU_TRY(e, d->stream_new(&mate->stream, SHEAF__GPU_OWN_ORDER, 0));
+    SHEAF__GPU_TRY(e, d->reserve(&mate->base, gpu->granularity, 0, 0, 0));
     if (e == 0 && (e = d->create(&mate->block, gpu->granularity, &memory, 0)) == 0)
         mate->made = true;
     if (e == 0 && (e = d->map(mate->base, gpu->granularity, 0, mate->block, 0)) == 0)
@@ -74,11 +71,9 @@ static sheaf__gpu_error move(const sheaf__gpu *gpu, visited *mate, sheaf__gpu_ad
     const sheaf__driver *d = gpu->driver;
     const size_t bytes = NUMBERS * sizeof(float);
     sheaf__gpu_error e = d->set_context(mate->context);
-    if (e == 0)
-        e = back ? d->download(pinned, at, bytes, mate->stream)
-                 : d->upload(at, pinned, bytes, mate->stream);
-    if (e == 0)
-        e = d->stream_finish(mate->stream);
+    SHEAF__GPU_TRY(e, back ? d->download(pinned, at, bytes, mate->stream)
+                           : d->upload(at, pinned, bytes, mate->stream));
+    SHEAF__GPU_TRY(e, d->stream_finish(mate->stream));
     return e == 0 ? d->set_context(gpu->context) : e;
 }
 

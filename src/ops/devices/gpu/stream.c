@@ -253,10 +253,9 @@ sheaf_status *sheaf__gpu_queue(sheaf__gpu *gpu, const sheaf__launch *l)
     size_t bytes = l->bytes;
     void *extra[] = { (void *)1, (void *)l->arguments, (void *)2, &bytes, NULL };
     gpu->last = e == 0 ? k->name : gpu->last;
-    if (e == 0)
-        e = gpu->driver->launch(k->function, blocks[0], blocks[1], blocks[2], (unsigned)l->threads,
-                                1, 1, (unsigned)l->shared,
-                                l->exchange ? gpu->exchange : gpu->stream, NULL, extra);
+    SHEAF__GPU_TRY(e, gpu->driver->launch(k->function, blocks[0], blocks[1], blocks[2],
+                                          (unsigned)l->threads, 1, 1, (unsigned)l->shared,
+                                          l->exchange ? gpu->exchange : gpu->stream, NULL, extra));
     return sheaf__gpu_failed(gpu, e, what);
 }
 

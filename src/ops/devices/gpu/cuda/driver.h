@@ -12,6 +12,8 @@
 #include "sheaf/status.h"
 
 typedef int sheaf__gpu_error; /* CUresult; 0: success */
+/* The next call of several, as TRY() for statuses: not after one that failed. */
+#define SHEAF__GPU_TRY(e, ...) ((e) = (e) != 0 ? (e) : (__VA_ARGS__))
 typedef uint64_t sheaf__gpu_address;
 typedef uint64_t sheaf__gpu_block; /* of memory that is to be mapped */
 typedef struct sheaf__gpu_context_s *sheaf__gpu_context;
