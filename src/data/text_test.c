@@ -245,12 +245,13 @@ static void check_stream(const sheaf__tokenizer *t, sheaf__ids ids, const char *
         sheaf__token_stream *stream;
         sheaf_text joined = { 0 };
         const char *more;
+        size_t n;
         CHECK_OK(sheaf__token_stream_new(&stream, t, true));
         if (raw)
             sheaf__token_stream_set_bytes(stream);
         for (int64_t k = 0; k <= ids.count; k++) {
-            CHECK_OK(k < ids.count ? sheaf__token_stream_push(&more, NULL, stream, ids.id[k])
-                                   : sheaf__token_stream_finish(&more, NULL, stream));
+            CHECK_OK(k < ids.count ? sheaf__token_stream_push(&more, &n, stream, ids.id[k])
+                                   : sheaf__token_stream_rest(&more, &n, stream));
             assert_true(raw || sheaf__is_utf8(more));
             sheaf__text_add(&joined, "%s", more);
         }

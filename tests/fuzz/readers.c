@@ -415,7 +415,7 @@ static void check_tokenizer(const sheaf__tokenizer *t, const char *text, size_t 
         st = sheaf__token_stream_new(&stream, t, size % 2 == 0);
     for (int64_t i = 0; st == NULL && i <= n; i++) {
         st = i < n ? sheaf__token_stream_push(&piece, &more, stream, ids[i])
-                   : sheaf__token_stream_finish(&piece, &more, stream);
+                   : sheaf__token_stream_rest(&piece, &more, stream);
         if (st == NULL && (streamed + more > length || memcmp(back + streamed, piece, more) != 0))
             abort();
         if (st == NULL)

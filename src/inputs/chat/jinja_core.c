@@ -607,16 +607,12 @@ static void put_repr(sheaf__j *j, sheaf__jbuffer *b, sheaf__jvalue v)
     j->depth--;
 }
 
-sheaf__jtext sheaf__j_repr(sheaf__j *j, sheaf__jvalue v)
-{
-    sheaf__jbuffer b = { 0 };
-    put_repr(j, &b, v);
-    return sheaf__j_buffer_text(&b).u.text;
-}
-
 sheaf__jtext sheaf__j_str(sheaf__j *j, sheaf__jvalue v)
 {
-    return v.kind == SHEAF__J_TEXT        ? v.u.text
-           : v.kind == SHEAF__J_UNDEFINED ? SHEAF__J_WORD("")
-                                          : sheaf__j_repr(j, v);
+    sheaf__jbuffer b = { 0 };
+    if (v.kind == SHEAF__J_TEXT)
+        return v.u.text;
+    if (v.kind != SHEAF__J_UNDEFINED)
+        put_repr(j, &b, v);
+    return sheaf__j_buffer_text(&b).u.text;
 }

@@ -206,9 +206,8 @@ sheaf__jlist sheaf__j_items(sheaf__j *j, sheaf__jvalue v);
 size_t sheaf__j_characters(sheaf__jtext text);
 size_t sheaf__j_character(const char *at,
                           size_t left); /* its length in bytes; an invalid byte has length 1 */
-/* Python's str() and repr(). */
+/* Python's str(). */
 sheaf__jtext sheaf__j_str(sheaf__j *j, sheaf__jvalue v);
-sheaf__jtext sheaf__j_repr(sheaf__j *j, sheaf__jvalue v);
 void sheaf__j_put_float(sheaf__j *j, sheaf__jbuffer *b, double real);
 
 /* ---- tokens ---- */

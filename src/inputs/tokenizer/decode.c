@@ -154,18 +154,6 @@ sheaf_status *sheaf__token_stream_push(const char **text, size_t *size, sheaf__t
     return look(text, size, s, push(s, id));
 }
 
-sheaf_status *sheaf__token_stream_finish(const char **text, size_t *size, sheaf__token_stream *s)
-{
-    sheaf_status *st = end_all(s);
-    for (sheaf__decoding *d = s->at; d->kind != NULL; d++) {
-        d->held.size = d->whole.size = d->in = d->out = 0;
-        d->taken = 0;
-    }
-    s->started = false;
-    s->pushed = 0;
-    return look(text, size, s, st);
-}
-
 /* A copy, whose text is empty. */
 static sheaf_status *copy(sheaf__token_stream **out, const sheaf__token_stream *s)
 {
@@ -192,11 +180,10 @@ static sheaf_status *peek(const char **text, size_t *size, sheaf__token_stream *
     const char *bytes = "";
     *size = 0;
     sheaf_status *st = copy(&ahead, s);
-    TRY(st, id == NULL ? sheaf__token_stream_finish(&bytes, size, ahead)
-                       : sheaf__token_stream_push(&bytes, size, ahead, *id));
+    TRY(st, look(&bytes, size, ahead, id == NULL ? end_all(ahead) : push(ahead, *id)));
     s->rest.size = 0;
     sheaf__text_bytes(&s->rest, bytes, *size);
-    *text = s->rest.at;
+    *text = s->rest.size > 0 ? s->rest.at : "";
     if (st == NULL && s->rest.failed)
         st = sheaf__no_memory("a text");
     sheaf__token_stream_free(ahead);

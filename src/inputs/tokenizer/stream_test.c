@@ -89,7 +89,7 @@ static void check_stream(const char *decoder, const sheaf__tokenizer *t, const i
         if (i < count)
             CHECK_OK(sheaf__token_stream_push(&piece, &n, s, ids[i]));
         else
-            CHECK_OK(sheaf__token_stream_finish(&piece, &n, s));
+            CHECK_OK(sheaf__token_stream_rest(&piece, &n, s));
         assert_int_equal(sheaf__utf8_valid(piece, n), n);
         if (at + n > size || memcmp(piece, whole + at, n) != 0)
             fail_msg("%s: after id %" PRId64 " '%s' is shown, of '%s'", decoder, i, piece, whole);
@@ -123,7 +123,7 @@ static void check_bytes(const char *decoder, const sheaf__tokenizer *t, const in
             assert_int_equal(n, ahead);
             assert_memory_equal(piece, shown, n);
         } else {
-            CHECK_OK(sheaf__token_stream_finish(&piece, &n, s));
+            CHECK_OK(sheaf__token_stream_rest(&piece, &n, s));
         }
         sheaf__text_bytes(&joined, piece, n);
     }

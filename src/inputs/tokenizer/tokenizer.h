@@ -66,8 +66,8 @@ sheaf_status *sheaf__tokenizer_encode(int32_t **ids, sheaf__text_range **where, 
 sheaf_status *sheaf__tokenizer_decode(char **text, size_t *size, const sheaf__tokenizer *t,
                                       const int32_t *ids, int64_t n, bool skip_special);
 
-/* A streaming decoder. It never returns half a character; the concatenation of all results equals
- * sheaf__tokenizer_decode() of all ids. */
+/* A streaming decoder. It never returns half a character; the concatenation of all results, and of
+ * the rest at the end, equals sheaf__tokenizer_decode() of all ids. */
 typedef struct sheaf__token_stream sheaf__token_stream;
 /* sheaf__token_stream_new - borrows `t`. Errors: SHEAF_E_MEMORY. */
 sheaf_status *sheaf__token_stream_new(sheaf__token_stream **out, const sheaf__tokenizer *t,
@@ -82,11 +82,8 @@ sheaf_status *sheaf__token_stream_push(const char **text, size_t *size, sheaf__t
 /* sheaf__token_stream_push_if - what push would return, without pushing. */
 sheaf_status *sheaf__token_stream_push_if(const char **text, size_t *size,
                                           sheaf__token_stream *stream, int32_t id);
-/* sheaf__token_stream_rest - the text that finish would return, without finishing. *text is
- * borrowed until the next call. */
+/* sheaf__token_stream_rest - the text that follows if no id does; more ids may. *text is borrowed
+ * until the next call. */
 sheaf_status *sheaf__token_stream_rest(const char **text, size_t *size,
                                        sheaf__token_stream *stream);
-/* sheaf__token_stream_finish - the rest; resets the stream. */
-sheaf_status *sheaf__token_stream_finish(const char **text, size_t *size,
-                                         sheaf__token_stream *stream);
 void sheaf__token_stream_free(sheaf__token_stream *stream); /* accepts NULL */
