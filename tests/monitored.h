@@ -1,8 +1,32 @@
 /* monitored.h - for tests of what is told of a run: its steps, and what was written. */
 #pragma once
 
+#include <signal.h>
+#include <sys/resource.h>
+
 #include "base/events.h"
-#include "tests/check.h"
+#include "tests/files.h"
+
+/* What is written, which a test begins with or without. */
+static char path[400];
+
+/* For FIXTURE(), before all tests; remove_scratch() comes after them. */
+static inline int make_path(void **state)
+{
+    const int failed = make_scratch(state);
+    snprintf(path, sizeof path, "%s", at("written"));
+    return failed;
+}
+
+/* limit_files - to so many bytes, as on a full disk; 0: to none any more. */
+static inline void limit_files(rlim_t bytes)
+{
+    struct rlimit limit;
+    signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &limit);
+    limit.rlim_cur = bytes > 0 ? bytes : limit.rlim_max;
+    setrlimit(RLIMIT_FSIZE, &limit);
+}
 
 static inline const char *text_of(const char *file)
 {

@@ -10,15 +10,35 @@
 
 enum { NONE = SHEAF__NO_LABEL };
 
-/* A small model that `init` makes. */
-static sheaf_config config_of(const char *family)
+static const char of_qwen[] =
+    "{\"model_type\":\"qwen2_5_vl\",\"sheaf_tokenizer\":\"bytes\",\"hidden_size\":96,"
+    "\"intermediate_size\":172,\"num_hidden_layers\":2,\"num_attention_heads\":6,"
+    "\"num_key_value_heads\":3,\"vocab_size\":350,\"bos_token_id\":256,\"eos_token_id\":257,\"max_position_embeddings\":2048,"
+    "\"rope_scaling\":{\"type\":\"mrope\",\"mrope_section\":[2,3,3]},\"vision_start_token_id\":330,"
+    "\"vision_end_token_id\":331,\"image_token_id\":332,\"video_token_id\":333,\"vision_config\":"
+    "{\"depth\":1,\"hidden_act\":\"silu\",\"hidden_size\":48,\"intermediate_size\":76,"
+    "\"num_heads\":3,\"out_hidden_size\":96,\"patch_size\":14,\"window_size\":56,"
+    "\"fullatt_block_indexes\":[0],\"in_chans\":3}}";
+
+/* Of small models. */
+static sheaf_config omnilmm, minicpmv, with_videos,
+    qwen, *const configs[] = { &omnilmm, &minicpmv, &with_videos, &qwen };
+
+static int read_configs(void **state)
 {
-    const sheaf__family *f = sheaf__family_named(family);
-    sheaf_config c;
-    assert_non_null(f);
-    const char *text = sheaf__spec_config(f->specs[0].name);
-    CHECK_OK(sheaf_config_parse(&c, text, strlen(text)));
-    return c;
+    const char *const text[] = { sheaf__spec_config("omnilmm-tiny"),
+                                 sheaf__spec_config("minicpmv-tiny"),
+                                 sheaf__spec_config("minicpmv-4.5-tiny"), of_qwen };
+    for (size_t i = 0; i < ARRAY_LEN(text); i++)
+        CHECK_OK(sheaf_config_parse(configs[i], text[i], strlen(text[i])));
+    return make_scratch(state);
+}
+
+static int release_configs(void **state)
+{
+    for (size_t i = 0; i < ARRAY_LEN(configs); i++)
+        sheaf_config_release(configs[i]);
+    return remove_scratch(state);
 }
 
 static sheaf_status *open_data(sheaf_data **out, const sheaf_config *c, const char *text,
@@ -97,11 +117,10 @@ static void put_pictures(void)
 
 TEST(test_omnilmm__pictures_in_any_turn)
 {
-    sheaf_config c = config_of("omnilmm");
     sheaf_data *d;
     put_pictures();
     CHECK_OK(open_data(
-        &d, &c,
+        &d, &omnilmm,
         "[{\"id\": \"0\", \"image\": \"a.png\", \"conversations\": [{\"from\": \"human\", \"value\": "
         "\"<image>\\nQ\"}, {\"from\": \"gpt\", \"value\": \"A\"}]},\n"
         "{\"image\": {\"<image_00>\": \"a.png\", \"<image_01>\": \"b.png\"}, \"conversations\": "
@@ -128,10 +147,10 @@ TEST(test_omnilmm__pictures_in_any_turn)
     sheaf_data_close(d);
     char folder[512]; /* with this one file of JSON, and pictures beside it */
     snprintf(folder, sizeof folder, "%.*s", (int)(strlen(at("x")) - 2), at("x"));
-    CHECK_OK(sheaf_data_open(&d, folder, &(sheaf_data_options){ .config = &c, .threads = 2 }));
+    CHECK_OK(
+        sheaf_data_open(&d, folder, &(sheaf_data_options){ .config = &omnilmm, .threads = 2 }));
     assert_int_equal(sheaf_data_rows(d), 3);
     sheaf_data_close(d);
-    sheaf_config_release(&c);
 }
 
 #define WHOLE_16 "{259}{263*16}{260}"
@@ -139,11 +158,10 @@ TEST(test_omnilmm__pictures_in_any_turn)
 
 TEST(test_minicpmv__slices_are_pictures_of_their_own)
 {
-    sheaf_config c = config_of("minicpmv");
     sheaf_data *d;
     put_pictures();
     CHECK_OK(open_data(
-        &d, &c,
+        &d, &minicpmv,
         "{\"image\": \"a.png\", \"messages\": [{\"role\": \"user\", \"content\": \"Q\"}, {\"role\": "
         "\"assistant\", \"content\": \"A\"}, {\"role\": \"user\", \"content\": \"R\"}, {\"role\": "
         "\"assistant\", \"content\": \"B\"}]}\n"
@@ -174,18 +192,9 @@ TEST(test_minicpmv__slices_are_pictures_of_their_own)
         check_pixels(d, 1, pictures, size, 4, &halves);
     }
     sheaf_data_close(d);
-    sheaf_config_release(&c);
 }
 
 /* ---- videos ---- */
-
-static sheaf_config config_4_5(void)
-{
-    const char *text = sheaf__spec_config("minicpmv-4.5-tiny");
-    sheaf_config c;
-    CHECK_OK(sheaf_config_parse(&c, text, strlen(text)));
-    return c;
-}
 
 #define VIDEO(FIELDS, USER)                                                                        \
     "{" FIELDS ", \"messages\": [{\"role\": \"user\", \"content\": \"" USER                        \
@@ -219,7 +228,6 @@ static void put_frames(void)
 
 TEST(test_videos__frames_stand_in_groups)
 {
-    sheaf_config c = config_4_5();
     sheaf_data *d;
     char hash[33];
     put_pictures();
@@ -238,7 +246,8 @@ TEST(test_videos__frames_stand_in_groups)
                              "{\"type\": \"video\", \"fps\": 0.5}") "\n" VIDEO("\"fps\": 0.5, \"video\": {\"frames\": " LIST_3
                                                                                "}",
                                                                                "Q");
-    CHECK_OK(open_data(&d, &c, rows, (sheaf_data_options){ .prompt_template = "minicpm" }));
+    CHECK_OK(
+        open_data(&d, &with_videos, rows, (sheaf_data_options){ .prompt_template = "minicpm" }));
     check_row(d, 0, "{256}<用户>see " WHOLE_16 "\n" WHOLE_16 " Q<AI>A{257}", "{46*56}A{257}");
     check_row(d, 1, "{256}<用户>" WHOLE_16 "\n" WHOLE_16 "\nQ<AI>A{257}", "{46*52}A{257}");
     check_row(d, 2, "{256}<用户>" WHOLE_16 SLICE_16 "\n" SLICE_16 "," WHOLE_16 "<AI>A{257}",
@@ -268,10 +277,10 @@ TEST(test_videos__frames_stand_in_groups)
     char other[sizeof rows];
     strcpy(other, rows);
     *strstr(other, "71999") = '6';
-    CHECK_OK(open_data(&d, &c, other, (sheaf_data_options){ .prompt_template = "minicpm" }));
+    CHECK_OK(
+        open_data(&d, &with_videos, other, (sheaf_data_options){ .prompt_template = "minicpm" }));
     assert_string_not_equal(sheaf_data_hash(d), hash);
     sheaf_data_close(d);
-    sheaf_config_release(&c);
 }
 
 TEST(test_videos__what_is_refused)
@@ -313,23 +322,20 @@ TEST(test_videos__what_is_refused)
         { VIDEO("\"image\": {\"<image_00>\": \"a.png\"}, \"temporal_ids\": [[1]]", "<image_00>"),
           "a list of pictures beside it" },
     };
-    sheaf_config c = config_4_5(), old = config_of("omnilmm");
     sheaf_data *d = NULL;
     put_pictures();
     CHECK_OK(sheaf__make_dirs(at("empty")));
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)
-        CHECK_FAILS(open_data(&d, &c, rows[i].text, (sheaf_data_options){ 0 }),
+        CHECK_FAILS(open_data(&d, &with_videos, rows[i].text, (sheaf_data_options){ 0 }),
                     rows[i].code == 0 ? SHEAF_E_DATA : rows[i].code, rows[i].part);
-    CHECK_FAILS(open_data(&d, &old, VIDEO(FRAMES_3, "Q"), (sheaf_data_options){ 0 }), SHEAF_E_DATA,
-                "'video' | none: this model reads pictures alone | one");
-    CHECK_FAILS(
-        open_data(&d, &old, PARTS("\"id\": 1", "{\"type\": \"video\"}"), (sheaf_data_options){ 0 }),
-        SHEAF_E_DATA, "'messages[0].content[0]' | none: this model reads pictures alone");
-    CHECK_FAILS(open_data(&d, &old, VIDEO("\"image\": \"a.png\", \"temporal_ids\": [[1]]", "Q"),
+    CHECK_FAILS(open_data(&d, &omnilmm, VIDEO(FRAMES_3, "Q"), (sheaf_data_options){ 0 }),
+                SHEAF_E_DATA, "'video' | none: this model reads pictures alone | one");
+    CHECK_FAILS(open_data(&d, &omnilmm, PARTS("\"id\": 1", "{\"type\": \"video\"}"),
+                          (sheaf_data_options){ 0 }),
+                SHEAF_E_DATA, "'messages[0].content[0]' | none: this model reads pictures alone");
+    CHECK_FAILS(open_data(&d, &omnilmm, VIDEO("\"image\": \"a.png\", \"temporal_ids\": [[1]]", "Q"),
                           (sheaf_data_options){ 0 }),
                 SHEAF_E_DATA, "'temporal_ids' | none: this model reads pictures alone");
-    sheaf_config_release(&c);
-    sheaf_config_release(&old);
 }
 
 #define TALK(IMAGE, USER)                                                                          \
@@ -406,16 +412,14 @@ TEST(test_open__names_what_is_bad)
         { SHOWN("{\"a\": \"a.png\"}", "Q"), SHEAF_E_DATA,
           "line 1: field 'images' | names as \"<image_00>\"" },
     };
-    sheaf_config c = config_of("minicpmv");
     put_pictures();
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         sheaf_data *d = NULL;
-        sheaf_status *st = open_data(&d, &c, cases[i].text, (sheaf_data_options){ 0 });
+        sheaf_status *st = open_data(&d, &minicpmv, cases[i].text, (sheaf_data_options){ 0 });
         if (st == NULL)
             fail_msg("case %zu was read", i);
         CHECK_FAILS(st, cases[i].code, cases[i].want);
     }
-    sheaf_config_release(&c);
 }
 
 /* ---- parts of contents ---- */
@@ -440,17 +444,6 @@ static char *base64_of(const char *path)
     return out;
 }
 
-/* Two pictures of different sizes, so that tokens differ where their order does. */
-static const char qwen[] =
-    "{\"model_type\":\"qwen2_5_vl\",\"sheaf_tokenizer\":\"bytes\",\"hidden_size\":96,"
-    "\"intermediate_size\":172,\"num_hidden_layers\":2,\"num_attention_heads\":6,"
-    "\"num_key_value_heads\":3,\"vocab_size\":350,\"bos_token_id\":256,\"eos_token_id\":257,\"max_position_embeddings\":2048,"
-    "\"rope_scaling\":{\"type\":\"mrope\",\"mrope_section\":[2,3,3]},\"vision_start_token_id\":330,"
-    "\"vision_end_token_id\":331,\"image_token_id\":332,\"video_token_id\":333,\"vision_config\":"
-    "{\"depth\":1,\"hidden_act\":\"silu\",\"hidden_size\":48,\"intermediate_size\":76,"
-    "\"num_heads\":3,\"out_hidden_size\":96,\"patch_size\":14,\"window_size\":56,"
-    "\"fullatt_block_indexes\":[0],\"in_chans\":3}}";
-
 /* Hashes are those of tokens, labels and pictures. */
 static void check_same(const sheaf_config *c, const char *text, const char *plain)
 {
@@ -467,10 +460,9 @@ static void check_same(const sheaf_config *c, const char *text, const char *plai
  * the pictures, with and without lines around them. */
 TEST(test_parts__have_their_places)
 {
-    sheaf_config c[] = { config_of("omnilmm"), config_of("minicpmv"), config_of("minicpmv") };
+    const sheaf_config *const c[] = { &omnilmm, &minicpmv, &qwen };
     char *a, text[1 << 16], plain[512];
-    sheaf_config_release(&c[2]);
-    CHECK_OK(sheaf_config_parse(&c[2], qwen, strlen(qwen)));
+    /* of different sizes, so that tokens differ where their order does */
     put_picture(at("a.png"), 24, 20, 1);
     put_picture(at("b.png"), 90, 150, 2);
     a = base64_of(at("a.png"));
@@ -513,17 +505,14 @@ TEST(test_parts__have_their_places)
                      here == NULL ? "" : a, here == NULL ? "" : here + 2);
             snprintf(plain, sizeof plain, TALK("[%s]", "%s"), rows[i].images,
                      k < 2 ? rows[i].lines : rows[i].joined);
-            check_same(&c[k], text, plain);
+            check_same(c[k], text, plain);
         }
-    for (size_t k = 0; k < ARRAY_LEN(c); k++)
-        sheaf_config_release(&c[k]);
     free(a);
 }
 
 /* In later turns, and in a prompt that is a list of messages. */
 TEST(test_parts__of_other_forms)
 {
-    sheaf_config c = config_of("minicpmv");
     put_picture(at("a.png"), 24, 20, 1);
     put_picture(at("b.png"), 90, 150, 2);
 #define TURNS(FIRST, SECOND)                                                                       \
@@ -531,13 +520,12 @@ TEST(test_parts__of_other_forms)
     "}, {\"role\": \"assistant\", \"content\": \"A\"}, "                                           \
     "{\"role\": \"user\", \"content\": " SECOND "}]"
 #define END "[{\"role\": \"assistant\", \"content\": [{\"type\": \"text\", \"text\": \"B\"}]}]"
-    check_same(&c,
+    check_same(&minicpmv,
                "{\"images\": [\"b.png\"], \"prompt\": " TURNS(
                    "\"<image>P\"",
                    "[{\"type\": \"image\", \"image\": \"a.png\"}]") ", \"completion\": " END "}",
                "{\"images\": [\"b.png\", \"a.png\"], \"prompt\": " TURNS(
                    "\"<image>P\"", "\"<image>\"") ", \"completion\": " END "}");
-    sheaf_config_release(&c);
 }
 
 static void keep_words(void *context, const sheaf_event *event)
@@ -550,13 +538,12 @@ static void keep_words(void *context, const sheaf_event *event)
  * a note. */
 TEST(test_open__says_that_a_name_in_an_answer_is_text)
 {
-    sheaf_config c = config_of("minicpmv");
     sheaf_data *d;
     char said[2048] = "";
     const sheaf_events events = { keep_words, said };
     put_pictures();
     CHECK_OK(open_data(
-        &d, &c,
+        &d, &minicpmv,
         TALK("\"a.png\"", "<image>Q") "\n" SHOWN(
             "\"a.png\"",
             "<image>\", \"x\": \"") "\n"
@@ -568,70 +555,64 @@ TEST(test_open__says_that_a_name_in_an_answer_is_text)
                      "learnt") == NULL)
         fail_msg("%s", said);
     sheaf_data_close(d);
-    sheaf_config_release(&c);
 }
 
 /* --seq helps what is too long, and nothing else. */
 TEST(test_open__seq_is_no_help_for_a_stop)
 {
-    sheaf_config c = config_of("minicpmv");
     sheaf_data *d = NULL;
     atomic_int stop = 1;
     put_pictures();
     sheaf_status *st =
-        open_data(&d, &c, TALK("\"a.png\"", "Q"),
+        open_data(&d, &minicpmv, TALK("\"a.png\"", "Q"),
                   (sheaf_data_options){ .seq = 3, .on_long = SHEAF_LONG_CUT, .stop = &stop });
     assert_non_null(st);
     assert_int_equal(sheaf_status_code(st), SHEAF_E_STOPPED);
     assert_string_equal(sheaf_status_try(st), "");
     sheaf_status_free(st);
-    sheaf_config_release(&c);
 }
 
 TEST(test_open__a_field_that_is_null_is_none)
 {
-    sheaf_config c = config_of("minicpmv");
     sheaf_data *d;
     put_pictures();
-    CHECK_OK(open_data(&d, &c,
+    CHECK_OK(open_data(&d, &minicpmv,
                        "{\"image\": null, \"images\": [\"a.png\"], \"text\": null, \"messages\": "
                        "null, \"prompt\": \"P\", \"completion\": \"C\"}",
                        (sheaf_data_options){ 0 }));
     check_row(d, 0, "{256}<用户>" WHOLE_16 "\nP<AI>C{257}", "{46*33}C{257}");
     sheaf_data_close(d);
-    sheaf_config_release(&c);
 }
 
 /* A text may be cut, a picture may not. */
 TEST(test_open__cuts_behind_pictures_alone)
 {
-    sheaf_config c = config_of("minicpmv");
     static const char text[] = "{\"image\": \"a.png\", \"prompt\": \"P\", \"completion\": "
                                "\"0123456789\"}\n{\"prompt\": \"P\", \"completion\": \"C\"}";
     sheaf_data *d;
     put_pictures();
-    CHECK_FAILS(open_data(&d, &c, text, (sheaf_data_options){ .seq = 36 }), SHEAF_E_DATA, "36");
-    CHECK_OK(open_data(&d, &c, text, (sheaf_data_options){ .seq = 36, .on_long = SHEAF_LONG_CUT }));
+    CHECK_FAILS(open_data(&d, &minicpmv, text, (sheaf_data_options){ .seq = 36 }), SHEAF_E_DATA,
+                "36");
+    CHECK_OK(open_data(&d, &minicpmv, text,
+                       (sheaf_data_options){ .seq = 36, .on_long = SHEAF_LONG_CUT }));
     check_row(d, 0, "{256}<用户>" WHOLE_16 "\nP<AI>012", "{46*33}012");
     sheaf_data_close(d);
-    CHECK_OK(
-        open_data(&d, &c, text, (sheaf_data_options){ .seq = 36, .on_long = SHEAF_LONG_SKIP }));
+    CHECK_OK(open_data(&d, &minicpmv, text,
+                       (sheaf_data_options){ .seq = 36, .on_long = SHEAF_LONG_SKIP }));
     assert_int_equal(sheaf_data_rows(d), 1);
     sheaf_data_close(d);
-    CHECK_FAILS(
-        open_data(&d, &c, text, (sheaf_data_options){ .seq = 20, .on_long = SHEAF_LONG_CUT }),
-        SHEAF_E_DATA,
-        "all pictures within 20 positions: they are not cut | 44 positions, the last of a "
-        "picture at 26 | `seq 27` or more, `on-long skip`");
-    sheaf_config_release(&c);
+    CHECK_FAILS(open_data(&d, &minicpmv, text,
+                          (sheaf_data_options){ .seq = 20, .on_long = SHEAF_LONG_CUT }),
+                SHEAF_E_DATA,
+                "all pictures within 20 positions: they are not cut | 44 positions, the last of a "
+                "picture at 26 | `seq 27` or more, `on-long skip`");
 }
 
 /* Here every row has room for a label behind its last token, there only where one is given. */
 TEST(test_hash__that_of_the_same_row_in_tensors)
 {
-    sheaf_config c = config_of("minicpmv");
     sheaf_data *conversation, *tensors;
-    CHECK_OK(open_data(&conversation, &c, "{\"prompt\": \"P\", \"completion\": \"C\"}",
+    CHECK_OK(open_data(&conversation, &minicpmv, "{\"prompt\": \"P\", \"completion\": \"C\"}",
                        (sheaf_data_options){ 0 }));
     const int64_t n = conversation->begin[1];
     int64_t id[64], label[64];
@@ -642,20 +623,18 @@ TEST(test_hash__that_of_the_same_row_in_tensors)
     }
     const tensor row[] = { { "input_ids", "I32", { 1, n }, id },
                            { "labels", "I32", { 1, n }, label } };
-    CHECK_OK(
-        sheaf_data_open(&tensors, tensors_file(row, 2), &(sheaf_data_options){ .config = &c }));
+    CHECK_OK(sheaf_data_open(&tensors, tensors_file(row, 2),
+                             &(sheaf_data_options){ .config = &minicpmv }));
     assert_string_equal(sheaf_data_hash(conversation), sheaf_data_hash(tensors));
     sheaf_data_close(conversation);
     sheaf_data_close(tensors);
-    sheaf_config_release(&c);
 }
 
 TEST(test_pixels__a_changed_file_is_told)
 {
-    sheaf_config c = config_of("omnilmm");
     sheaf_data *d;
     put_pictures();
-    CHECK_OK(open_data(&d, &c, TALK("\"a.png\"", "Q"), (sheaf_data_options){ 0 }));
+    CHECK_OK(open_data(&d, &omnilmm, TALK("\"a.png\"", "Q"), (sheaf_data_options){ 0 }));
     put_picture(at("a.png"), 60, 40, 9);
     static float got[3 * 84 * 84];
     sheaf__picture picture = { .of = { { got, 84, 84 } } };
@@ -663,7 +642,6 @@ TEST(test_pixels__a_changed_file_is_told)
     CHECK_FAILS(sheaf_data_pixels(&(sheaf_batch){ .picture = &picture }, d, &row, 1), SHEAF_E_DATA,
                 "changed while the run went on");
     sheaf_data_close(d);
-    sheaf_config_release(&c);
 }
 
-FIXTURE(make_scratch, remove_scratch);
+FIXTURE(read_configs, release_configs);

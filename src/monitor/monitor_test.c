@@ -2,15 +2,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
-#include <sys/resource.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include "monitor/metrics.h"
 #include "monitor/monitor.h"
 #include "tests/monitored.h"
-
-static char path[64];
 
 /* fdatasync() of this program: counted, and failing where it is asked to. */
 static int syncs, sync_error;
@@ -36,7 +32,6 @@ static void steps(sheaf_monitor *m, int64_t from, int64_t to)
 
 TEST(test_metrics__one_line_a_step)
 {
-    unlink(path);
     sheaf_monitor *m = metrics(0);
     steps(m, 1, 3);
     CHECK_OK(sheaf_monitor_close(m));
@@ -59,7 +54,6 @@ TEST(test_metrics__a_file_that_lacks_steps_is_a_warning)
         int64_t keep;
         int warnings;
     } rows[] = { { path, 2, 0 }, { path, 3, 1 }, { NULL, 3, 0 } };
-    unlink(path);
     sheaf_monitor *m = metrics(0);
     steps(m, 1, 2);
     CHECK_OK(sheaf_monitor_close(m));
@@ -76,7 +70,6 @@ TEST(test_metrics__a_file_that_lacks_steps_is_a_warning)
 
 TEST(test_metrics__ranks_are_told_with_their_step)
 {
-    unlink(path);
     sheaf_monitor *m = metrics(0);
     const sheaf_event_rank rank[2] = { { 0.5, 0.25, 0.1234567, 0.01, 2, 1000, 2000, 3000, 4000 },
                                        { .compute = 1 } };
@@ -97,7 +90,6 @@ TEST(test_metrics__ranks_are_told_with_their_step)
 
 TEST(test_metrics__what_devices_did_is_told_with_ranks)
 {
-    unlink(path);
     sheaf_monitor *m = metrics(0);
     const sheaf_event_rank rank[2] = { { .compute = 1, .exchange = 0.5 }, { .compute = 1 } };
     const sheaf_event_spent spent[2] = { { .timed = true,
@@ -145,7 +137,6 @@ static void append(const char *text)
 
 TEST(test_metrics__a_resumed_run_shows_every_step_once)
 {
-    unlink(path);
     sheaf_monitor *m = metrics(0);
     steps(m, 1, 8);
     CHECK_OK(sheaf_monitor_close(m));
@@ -168,7 +159,6 @@ TEST(test_metrics__a_resumed_run_shows_every_step_once)
  * which the disk holds the beginning. */
 TEST(test_metrics__a_file_of_any_size_is_gone_on_with)
 {
-    unlink(path);
     sheaf_monitor *m = metrics(0);
     steps(m, 1, 8);
     CHECK_OK(sheaf_monitor_close(m));
@@ -183,7 +173,6 @@ TEST(test_metrics__a_file_of_any_size_is_gone_on_with)
  */
 TEST(test_metrics__evaluations_are_lines_of_their_own)
 {
-    unlink(path);
     sheaf_monitor *m = metrics(0);
     for (int step = 1; step <= 5; step++) {
         steps(m, step, step);
@@ -216,7 +205,6 @@ TEST(test_metrics__evaluations_are_lines_of_their_own)
 /* As a failing disk leaves it: those behind it are good, and stay. */
 TEST(test_metrics__a_damaged_line_cuts_no_good_ones)
 {
-    unlink(path);
     sheaf_monitor *m = metrics(0);
     steps(m, 1, 6);
     CHECK_OK(sheaf_monitor_close(m));
@@ -237,7 +225,6 @@ TEST(test_metrics__a_damaged_line_cuts_no_good_ones)
 
 TEST(test_metrics__what_is_not_finite_is_null)
 {
-    unlink(path);
     sheaf_monitor *m = metrics(0);
     sheaf_emit(sheaf_monitor_events(m),
                &(sheaf_event){ .kind = SHEAF_EVENT_STEP,
@@ -246,15 +233,6 @@ TEST(test_metrics__what_is_not_finite_is_null)
     assert_string_equal(text_of(path),
                         "{\"step\": 1, \"loss\": null, \"grad_norm\": null, \"lr\": 0, "
                         "\"tokens\": 0, \"tokens_per_s\": 0}\n");
-}
-
-/* A file-size limit plays the full disk. */
-static void write_text(const char *text)
-{
-    FILE *f = fopen(path, "wb");
-    assert_non_null(f);
-    assert_true(fputs(text, f) >= 0);
-    assert_int_equal(fclose(f), 0);
 }
 
 static void append_bytes(const char *bytes, size_t n)
@@ -270,29 +248,29 @@ static void append_bytes(const char *bytes, size_t n)
 TEST(test_metrics__the_end_is_read)
 {
     sheaf__metrics_last last;
-    write_text(STEP(1, 9.5, 60) STEP(2, 9, 60) "{\"step\": 2, \"eval_loss\": 7.5}\n" STEP(
-        3, 8.5, 20) "{\"step\": 4, \"lo");
+    put(path, STEP(1, 9.5, 60) STEP(2, 9, 60) "{\"step\": 2, \"eval_loss\": 7.5}\n" STEP(
+                  3, 8.5, 20) "{\"step\": 4, \"lo");
     CHECK_OK(sheaf__metrics_read(&last, path));
     assert_int_equal(last.step, 3);
     assert_int_equal(last.eval_step, 2);
     assert_true(last.loss == 8.5 && last.eval_loss == 7.5);
     CHECK_NEAR("seconds of a step", last.seconds_per_step, 5.0 / 3, 1e-12); /* 1, 1 and 3 */
     CHECK_NEAR("tokens a second", last.tokens_per_s, 36, 1e-9);
-    write_text(STEP(1, null, 60));
+    put(path, STEP(1, null, 60));
     CHECK_OK(sheaf__metrics_read(&last, path));
     assert_true(last.step == 1 && isnan(last.loss) && last.eval_step == 0);
     static const char *const none[] = { "", "{\"step\": 1" };
     for (size_t i = 0; i < ARRAY_LEN(none); i++) {
-        write_text(none[i]);
+        put(path, none[i]);
         CHECK_OK(sheaf__metrics_read(&last, path));
         assert_true(last.step == 0 && last.tokens_per_s == 0);
     }
     static const char other[] = "something else\n", zeros[] = "\0\0\0\n";
-    write_text(STEP(1, 1, 60));
+    put(path, STEP(1, 1, 60));
     append_bytes(other, sizeof other - 1);
     CHECK_FAILS(sheaf__metrics_read(&last, path), SHEAF_E_FORMAT, "the last line");
     assert_true(last.step == 1 && last.loss == 1);
-    write_text(STEP(1, 1, 60));
+    put(path, STEP(1, 1, 60));
     append_bytes(zeros, sizeof zeros - 1);
     append_bytes(STEP(2, 4, 60), strlen(STEP(2, 4, 60)));
     CHECK_OK(sheaf__metrics_read(&last, path));
@@ -315,19 +293,13 @@ TEST(test_metrics__the_end_of_a_long_file_is_read)
 
 TEST(test_metrics__lines_wait_for_room)
 {
-    unlink(path);
-    signal(SIGXFSZ, SIG_IGN);
     sheaf_monitor *m = metrics(0);
-    struct rlimit before, small;
-    getrlimit(RLIMIT_FSIZE, &before);
-    small = before;
-    small.rlim_cur = 300; /* two lines and a part of the third */
-    setrlimit(RLIMIT_FSIZE, &small);
+    limit_files(300); /* two lines and a part of the third */
     steps(m, 1, 6);
     sheaf_status *st = sheaf_monitor_sync(m);
     const char *half = text_of(path);
     const size_t size = strlen(half);
-    setrlimit(RLIMIT_FSIZE, &before);
+    limit_files(0);
     assert_int_equal(half[size - 1], '\n'); /* no half line */
     check_steps(2);
     CHECK_FAILS(st, SHEAF_E_IO, path);
@@ -348,7 +320,6 @@ TEST(test_metrics__trouble_at_open_is_a_status)
 
 TEST(test_metrics__a_sync_reaches_the_disk)
 {
-    unlink(path);
     sheaf_monitor *m = metrics(0);
     steps(m, 1, 2);
     syncs = 0;
@@ -360,16 +331,4 @@ TEST(test_metrics__a_sync_reaches_the_disk)
     CHECK_OK(sheaf_monitor_close(m));
 }
 
-static int remove_file(void **state)
-{
-    unlink(path);
-    return 0;
-}
-
-static int begin(void **state)
-{
-    snprintf(path, sizeof path, "/tmp/sheaf-monitor-%ld", (long)getpid());
-    return 0;
-}
-
-FIXTURE(begin, remove_file);
+FIXTURE(make_path, remove_scratch);

@@ -10,8 +10,6 @@
 #include "monitor/progress.h"
 #include "tests/monitored.h"
 
-static char path[64];
-
 static void emit_rows(const sheaf_events *events, int64_t done, int64_t total)
 {
     sheaf_emit(events,
@@ -24,15 +22,30 @@ static void steps(sheaf_progress *m, int64_t from, int64_t to)
     emit_steps(sheaf_progress_events(m), from, to);
 }
 
+/* Progress on a file, and what is in it at the end. */
+static FILE *out;
+
+static sheaf_progress *on_file(sheaf__progress_style style, const char *command, int interval_ms)
+{
+    sheaf_progress *p;
+    out = fopen(path, "wb");
+    assert_non_null(out);
+    CHECK_OK(sheaf_progress_open(&p, out));
+    sheaf__progress_use(p, style, command, interval_ms);
+    return p;
+}
+
+static const char *written(sheaf_progress *p)
+{
+    sheaf_progress_close(p);
+    fclose(out);
+    return text_of(path);
+}
+
 /* A slow step counts a tenth: 0.9 * 1 s + 0.1 * 10 s for each of the eight that are left. */
 TEST(test_progress__the_time_left_is_smoothed)
 {
-    char text[4096] = "";
-    FILE *out = tmpfile();
-    sheaf_progress *m;
-    assert_non_null(out);
-    CHECK_OK(sheaf_progress_open(&m, out));
-    sheaf__progress_use(m, SHEAF__PROGRESS_PLAIN, NULL, 1);
+    sheaf_progress *m = on_file(SHEAF__PROGRESS_PLAIN, NULL, 1);
     for (int step = 1; step <= 2; step++, usleep(20000))
         sheaf_emit(sheaf_progress_events(m),
                    &(sheaf_event){ .kind = SHEAF_EVENT_STEP,
@@ -40,19 +53,14 @@ TEST(test_progress__the_time_left_is_smoothed)
                                              .steps = 10,
                                              .tokens = 60,
                                              .seconds = step == 1 ? 1 : 10 } });
-    sheaf_progress_close(m);
-    rewind(out);
-    text[fread(text, 1, sizeof text - 1, out)] = '\0';
-    fclose(out);
+    const char *text = written(m);
     assert_non_null(strstr(text, "  9 s left"));
     assert_non_null(strstr(text, "  15 s left"));
 }
 
 TEST(test_progress__plain_lines_are_rate_limited)
 {
-    FILE *out = fopen(path, "wb");
-    sheaf_progress *m;
-    CHECK_OK(sheaf_progress_open(&m, out));
+    sheaf_progress *m = on_file(SHEAF__PROGRESS_AUTO, NULL, 0);
     in_all = 40; /* every fourth step ends a tenth */
     steps(m, 1, 7);
     sheaf_note(sheaf_progress_events(m), "saved %s", "step-00000007");
@@ -60,9 +68,7 @@ TEST(test_progress__plain_lines_are_rate_limited)
     steps(m, 39, 40);
     in_all = 10;
     sheaf_warn(sheaf_progress_events(m), "full soon");
-    sheaf_progress_close(m);
-    fclose(out);
-    assert_string_equal(text_of(path),
+    assert_string_equal(written(m),
                         "step 1/40  loss 6.1000  grad 0.333  lr 0.02  120 tokens/s  20 s left\n"
                         "step 4/40  loss 1.5250  grad 0.333  lr 0.02  120 tokens/s  18 s left\n"
                         "saved step-00000007\n"
@@ -74,10 +80,7 @@ TEST(test_progress__plain_lines_are_rate_limited)
 /* Bytes tell their pace and the time left, once there is something to measure. */
 TEST(test_progress__bytes_have_a_pace)
 {
-    FILE *out = tmpfile();
-    sheaf_progress *m;
-    CHECK_OK(sheaf_progress_open(&m, out));
-    sheaf__progress_use(m, SHEAF__PROGRESS_PLAIN, NULL, 1);
+    sheaf_progress *m = on_file(SHEAF__PROGRESS_PLAIN, NULL, 1);
     const sheaf_events *events = sheaf_progress_events(m);
     const int64_t whole = 100000000000;
     sheaf_emit(events, &(sheaf_event){ .kind = SHEAF_EVENT_PROGRESS,
@@ -89,12 +92,7 @@ TEST(test_progress__bytes_have_a_pace)
                                        .text = "bytes read",
                                        .done = 2000000000,
                                        .total = whole });
-    sheaf_progress_close(m);
-    char text[512] = "";
-    rewind(out);
-    text[fread(text, 1, sizeof text - 1, out)] = '\0';
-    fclose(out);
-    const char *second = strchr(text, '\n');
+    const char *text = written(m), *second = strchr(text, '\n');
     assert_non_null(second);
     assert_null(strstr(text, "left\nbytes")); /* none in the first line */
     const char *pace = strstr(second, "  ");
@@ -106,9 +104,7 @@ TEST(test_progress__bytes_have_a_pace)
 
 TEST(test_progress__bytes_are_shown_as_such)
 {
-    FILE *out = fopen(path, "wb");
-    sheaf_progress *m;
-    CHECK_OK(sheaf_progress_open(&m, out));
+    sheaf_progress *m = on_file(SHEAF__PROGRESS_AUTO, NULL, 0);
     const sheaf_events *events = sheaf_progress_events(m);
     sheaf_emit(events, &(sheaf_event){ .kind = SHEAF_EVENT_PROGRESS,
                                        .text = "bytes read",
@@ -117,9 +113,7 @@ TEST(test_progress__bytes_are_shown_as_such)
     emit_rows(events, 11, 12);
     emit_rows(events, 12, 12);
     emit_rows(events, 0, 0);
-    sheaf_progress_close(m);
-    fclose(out);
-    assert_string_equal(text_of(path),
+    assert_string_equal(written(m),
                         "bytes read: 3.00 MiB of 12.0 MiB (25%)\nrows: 12 of 12 (100%)\n");
 }
 
@@ -291,11 +285,7 @@ TEST(test_progress__what_stands_below_a_note_is_the_newest)
 /* Everything that may be said, in one style: what a file then holds. */
 static const char *said(sheaf__progress_style style, const char *command)
 {
-    FILE *out = fopen(path, "wb");
-    sheaf_progress *p;
-    assert_non_null(out);
-    CHECK_OK(sheaf_progress_open(&p, out));
-    sheaf__progress_use(p, style, command, 0);
+    sheaf_progress *p = on_file(style, command, 0);
     const sheaf_events *events = sheaf_progress_events(p);
     sheaf_note(events, "a \"note\"");
     emit_bytes(p, 3);
@@ -307,9 +297,7 @@ static const char *said(sheaf__progress_style style, const char *command)
         &(sheaf_event){ .kind = SHEAF_EVENT_EVALUATION,
                         .evaluation = { .step = 4, .loss = 1.5, .accuracy = .25, .tokens = 8 } });
     sheaf_warn(events, "full soon");
-    sheaf_progress_close(p);
-    fclose(out);
-    return text_of(path);
+    return written(p);
 }
 
 TEST(test_progress__plain_says_an_evaluation)
@@ -377,15 +365,10 @@ TEST(test_progress__json_is_an_object_a_line)
 /* One second of four at 4 of 12 rows a second. */
 TEST(test_progress__json_has_rate_and_time_left)
 {
-    FILE *out = fopen(path, "wb");
-    sheaf_progress *p;
-    CHECK_OK(sheaf_progress_open(&p, out));
-    sheaf__progress_use(p, SHEAF__PROGRESS_JSON, "eval", 1);
+    sheaf_progress *p = on_file(SHEAF__PROGRESS_JSON, "eval", 1);
     for (int done = 1; done <= 5; done += 4, usleep(done == 5 ? 300000 : 0))
         emit_rows(sheaf_progress_events(p), done, 12);
-    sheaf_progress_close(p);
-    fclose(out);
-    json_t *last = json_loads(strchr(text_of(path), '\n') + 1, 0, NULL);
+    json_t *last = json_loads(strchr(written(p), '\n') + 1, 0, NULL);
     const double rate = json_number_value(json_object_get(last, "rate")),
                  left = json_number_value(json_object_get(last, "eta_s"));
     assert_true(rate > 0.5 && rate <= 4 / 0.3);
@@ -396,16 +379,12 @@ TEST(test_progress__json_has_rate_and_time_left)
 /* Undrawn, results in between make no lines more frequent. */
 TEST(test_progress__lines_have_nothing_to_clear)
 {
-    FILE *out = fopen(path, "wb");
-    sheaf_progress *p;
-    CHECK_OK(sheaf_progress_open(&p, out));
+    sheaf_progress *p = on_file(SHEAF__PROGRESS_AUTO, NULL, 0);
     for (int done = 1; done <= 12; done++) {
         emit_rows(sheaf_progress_events(p), done, 12);
         sheaf__progress_clear(p);
     }
-    sheaf_progress_close(p);
-    fclose(out);
-    assert_string_equal(text_of(path), "rows: 1 of 12 (8%)\nrows: 12 of 12 (100%)\n");
+    assert_string_equal(written(p), "rows: 1 of 12 (8%)\nrows: 12 of 12 (100%)\n");
 }
 
 /* A second one of the same rows, of which the end comes at once: 0.3 s are of the first. */
@@ -413,19 +392,14 @@ TEST(test_progress__each_has_a_rate_of_its_own)
 {
     static const int totals[] = { 12, 13 };
     for (size_t i = 0; i < ARRAY_LEN(totals); i++) {
-        FILE *out = fopen(path, "wb");
-        sheaf_progress *p;
-        CHECK_OK(sheaf_progress_open(&p, out));
-        sheaf__progress_use(p, SHEAF__PROGRESS_JSON, "train", 0);
+        sheaf_progress *p = on_file(SHEAF__PROGRESS_JSON, "train", 0);
         const sheaf_events *events = sheaf_progress_events(p);
         emit_rows(events, 1, 12);
         usleep(300000);
         emit_rows(events, 8, 12);
         emit_rows(events, i == 0 ? 1 : 2, totals[i]);
         emit_rows(events, totals[i], totals[i]);
-        sheaf_progress_close(p);
-        fclose(out);
-        json_t *last = json_loads(strchr(text_of(path), '\n') + 1, 0, NULL);
+        json_t *last = json_loads(strchr(written(p), '\n') + 1, 0, NULL);
         assert_int_equal(json_integer_value(json_object_get(last, "done")), totals[i]);
         assert_true(json_is_null(json_object_get(last, "rate")));
         json_decref(last);
@@ -450,18 +424,11 @@ TEST(test_number__texts_by_hand)
     assert_string_equal(sheaf__number_time(b, NAN), "?");
 }
 
-static int remove_file(void **state)
-{
-    unlink(path);
-    return 0;
-}
-
 static int begin(void **state)
 {
-    snprintf(path, sizeof path, "/tmp/sheaf-progress-%ld", (long)getpid());
     setenv("TERM", "xterm", 1);
     unsetenv("COLUMNS");
-    return 0;
+    return make_path(state);
 }
 
-FIXTURE(begin, remove_file);
+FIXTURE(begin, remove_scratch);

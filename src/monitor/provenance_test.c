@@ -3,9 +3,9 @@
 #include <unistd.h>
 
 #include "monitor/provenance.h"
-#include "tests/check.h"
+#include "tests/monitored.h"
 
-static char path[64], told[512];
+static char told[512];
 
 static void listen(void *context, const sheaf_event *event)
 {
@@ -66,9 +66,7 @@ TEST(test_provenance__a_damaged_file_does_not_stop_a_run)
     static const char *const damaged[] = { "", "{\"runs\": [{}", "{\"runs\": 5}", "[]" };
     static const int64_t steps[] = { 7 };
     for (size_t i = 0; i < ARRAY_LEN(damaged); i++) {
-        FILE *file = fopen(path, "wb");
-        fputs(damaged[i], file);
-        fclose(file);
+        put(path, damaged[i]);
         add(7);
         check_entries(1, steps);
         assert_non_null(strstr(told, "starts anew"));
@@ -78,16 +76,4 @@ TEST(test_provenance__a_damaged_file_does_not_stop_a_run)
                 "/nowhere/run.json");
 }
 
-static int remove_file(void **state)
-{
-    unlink(path);
-    return 0;
-}
-
-static int begin(void **state)
-{
-    snprintf(path, sizeof path, "/tmp/sheaf-run-%ld.json", (long)getpid());
-    return 0;
-}
-
-FIXTURE(begin, remove_file);
+FIXTURE(make_path, remove_scratch);

@@ -1,18 +1,13 @@
 /* tensorboard_test.c - files of events to the byte, one a start, and what happens on a full disk.
  */
-#include <signal.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
-#include "base/file.h"
 #include "monitor/monitor.h"
 #include "monitor/tensorboard.h"
-#include "tests/check.h"
-
-static char folder[64];
+#include "tests/monitored.h"
 
 /* The check value of the catalogue of parametrised CRC algorithms, and RFC 3720's, B.4. */
-static void test_crc32c__known_values(void **state)
+TEST(test_crc32c__known_values)
 {
     static const unsigned char zeros[32];
     assert_int_equal(sheaf__crc32c("123456789", 9), 0xe3069283);
@@ -22,7 +17,7 @@ static void test_crc32c__known_values(void **state)
 
 /* 51 bytes, whose parts are: wall_time 1.5; step 300 (ac 02); a summary of 37 bytes with two values
  * of 17 and 16, 2.5 (00 00 20 40) and -0.75. */
-static void test_record__by_hand(void **state)
+TEST(test_record__by_hand)
 {
     static const char wanted[] = "\x33\x00\x00\x00\x00\x00\x00\x00"
                                  "\x0c\xa7\x20\x56"
@@ -47,7 +42,7 @@ static sheaf_monitor *board(int64_t keep)
 {
     sheaf_monitor *m = NULL;
     CHECK_OK(sheaf_monitor_open(
-        &m, &(sheaf_monitor_options){ .tensorboard = folder, .keep_steps = keep }));
+        &m, &(sheaf_monitor_options){ .tensorboard = path, .keep_steps = keep }));
     return m;
 }
 
@@ -70,13 +65,12 @@ static void steps(sheaf_monitor *m, int64_t from, int64_t to)
 static const char *read_file(int64_t place, int64_t files)
 {
     static char out[256];
-    char **name = NULL, *path = NULL, *bytes = NULL;
+    char **name = NULL, *bytes = NULL;
     int64_t count = 0;
     size_t size = 0, used = 0;
-    CHECK_OK(sheaf__list_dir(&name, &count, folder));
+    CHECK_OK(sheaf__list_dir(&name, &count, path));
     assert_int_equal(count, files);
-    CHECK_OK(sheaf__path_join(&path, folder, name[place]));
-    CHECK_OK(sheaf__file_read_all(&bytes, &size, path, 1 << 20));
+    CHECK_OK(sheaf__file_read_all(&bytes, &size, at_format("written/%s", name[place]), 1 << 20));
     out[0] = '\0';
     for (size_t at = 0; at < size;) {
         assert_true(size - at >= 16);
@@ -101,23 +95,17 @@ static const char *read_file(int64_t place, int64_t files)
         at += 16 + length;
     }
     free(bytes);
-    free(path);
     sheaf__names_free(name, count);
     return out;
 }
 
-static int empty_folder(void **state)
-{
-    CHECK_OK(sheaf__remove_tree(folder));
-    return 0;
-}
-
 /* Within one second, too, and after a file of a clock that was ahead, the names are in the order of
  * the starts. */
-static void test_tensorboard__a_file_a_start(void **state)
+TEST(test_tensorboard__a_file_a_start)
 {
-    char ahead[128], **name = NULL;
+    char **name = NULL;
     int64_t count = 0;
+    CHECK_OK(sheaf__remove_tree(path));
     sheaf_monitor *m = board(0);
     steps(m, 1, 5);
     sheaf_emit(sheaf_monitor_events(m), &(sheaf_event){ .kind = SHEAF_EVENT_EVALUATION,
@@ -128,28 +116,23 @@ static void test_tensorboard__a_file_a_start(void **state)
     steps(m, 4, 4);
     CHECK_OK(sheaf_monitor_close(m));
     assert_string_equal(read_file(1, 2), "S4 4 ");
-    snprintf(ahead, sizeof ahead, "%s/events.out.tfevents.9999999990.x.1", folder);
-    CHECK_OK(sheaf__file_write_whole(ahead, "", 0));
+    put(at("written/events.out.tfevents.9999999990.x.1"), "");
     CHECK_OK(sheaf_monitor_close(board(4)));
     assert_string_equal(read_file(3, 4), "S5 ");
-    CHECK_OK(sheaf__list_dir(&name, &count, folder));
+    CHECK_OK(sheaf__list_dir(&name, &count, path));
     assert_non_null(strstr(name[3], "events.out.tfevents.9999999991."));
     sheaf__names_free(name, count);
 }
 
 /* A file-size limit plays the full disk: 71 bytes are the head, a step takes 148. */
-static void test_tensorboard__steps_wait_for_room(void **state)
+TEST(test_tensorboard__steps_wait_for_room)
 {
-    signal(SIGXFSZ, SIG_IGN);
+    CHECK_OK(sheaf__remove_tree(path));
     sheaf_monitor *m = board(0);
-    struct rlimit before, small;
-    getrlimit(RLIMIT_FSIZE, &before);
-    small = before;
-    small.rlim_cur = 450;
-    setrlimit(RLIMIT_FSIZE, &small);
+    limit_files(450);
     steps(m, 1, 6);
     sheaf_status *st = sheaf_monitor_sync(m);
-    setrlimit(RLIMIT_FSIZE, &before);
+    limit_files(0);
     assert_string_equal(read_file(0, 1), "S1 1 2 "); /* no half record */
     CHECK_FAILS(st, SHEAF_E_IO, "events.out.tfevents.");
     steps(m, 7, 7);
@@ -157,34 +140,20 @@ static void test_tensorboard__steps_wait_for_room(void **state)
     assert_string_equal(read_file(0, 1), "S1 1 2 3 4 5 6 7 ");
 }
 
-static void test_tensorboard__trouble_at_open_is_a_status(void **state)
+TEST(test_tensorboard__trouble_at_open_is_a_status)
 {
     sheaf_monitor *m = NULL;
-    struct rlimit before, small;
+    CHECK_OK(sheaf__remove_tree(path));
     CHECK_FAILS(sheaf_monitor_open(&m, &(sheaf_monitor_options){ .tensorboard = "/proc/nowhere" }),
                 SHEAF_E_IO, "/proc/nowhere");
     CHECK_FAILS(sheaf_monitor_open(&m, &(sheaf_monitor_options){ .tensorboard = "/proc/version" }),
                 SHEAF_E_IO, "/proc/version");
-    getrlimit(RLIMIT_FSIZE, &before);
-    small = before;
-    small.rlim_cur = 40;
-    setrlimit(RLIMIT_FSIZE, &small);
-    sheaf_status *st = sheaf_monitor_open(&m, &(sheaf_monitor_options){ .tensorboard = folder });
-    setrlimit(RLIMIT_FSIZE, &before);
-    CHECK_FAILS(st, SHEAF_E_IO, folder);
+    limit_files(40);
+    sheaf_status *st = sheaf_monitor_open(&m, &(sheaf_monitor_options){ .tensorboard = path });
+    limit_files(0);
+    CHECK_FAILS(st, SHEAF_E_IO, path);
     assert_null(m);
-    assert_int_equal(rmdir(folder), 0); /* no part of a file stays */
+    assert_int_equal(rmdir(path), 0); /* no part of a file stays */
 }
 
-int main(void)
-{
-    snprintf(folder, sizeof folder, "/tmp/sheaf-tensorboard-%ld", (long)getpid());
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_crc32c__known_values),
-        cmocka_unit_test(test_record__by_hand),
-        cmocka_unit_test_setup(test_tensorboard__a_file_a_start, empty_folder),
-        cmocka_unit_test_setup(test_tensorboard__steps_wait_for_room, empty_folder),
-        cmocka_unit_test_setup(test_tensorboard__trouble_at_open_is_a_status, empty_folder),
-    };
-    return cmocka_run_group_tests(tests, NULL, empty_folder);
-}
+FIXTURE(make_path, remove_scratch);
