@@ -1,6 +1,7 @@
 /* golden.h - where the recorded outputs of the original programs are. */
 #pragma once
 
+#include <glob.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,6 +28,19 @@ static inline const char *golden(const char *name)
     char root[512], *p = path[next++ % 8];
     snprintf(p, sizeof path[0], "%s/%s", golden_root(root), name);
     return p;
+}
+
+/* golden_each - visits all that a pattern as of a shell finds there (of "X/" folders alone), and
+ * returns the sum of what that gives. */
+static inline int golden_each(const char *pattern, int (*visit)(const char *path))
+{
+    int sum = 0;
+    glob_t found = { 0 };
+    if (glob(golden(pattern), 0, NULL, &found) == 0)
+        for (size_t i = 0; i < found.gl_pathc; i++)
+            sum += visit(found.gl_pathv[i]);
+    globfree(&found);
+    return sum;
 }
 
 /* golden_is_full - the full collection is there, not only the committed subset. */

@@ -259,19 +259,3 @@ static inline void equals(const char *path, sheaf_source *want)
     same_sources(want, source, 0);
     source->close(source);
 }
-
-/* check(folder) for every folder of recordings, whatever its name; the sum of what it gives. */
-static inline int every_recorded_model(int (*check)(const char *model))
-{
-    char buffer[512], path[1100];
-    DIR *list = opendir(golden_root(buffer));
-    int n = 0;
-    assert_non_null(list);
-    for (struct dirent *entry; (entry = readdir(list)) != NULL;) {
-        snprintf(path, sizeof path, "%s/%s", buffer, entry->d_name);
-        if (entry->d_name[0] != '.' && sheaf__path_kind(path) == SHEAF_PATH_DIR)
-            n += check(path);
-    }
-    closedir(list);
-    return n;
-}

@@ -2,7 +2,6 @@
 #include "tests/check.h"
 #include "tests/golden.h"
 
-#include <dirent.h>
 #include <jansson.h>
 
 #include "schema/schema.h"
@@ -21,16 +20,16 @@ static const sheaf_config small = { .family = SHEAF_LLAMA,
                                     .mlp_bias = true,
                                     .rope = { .theta = 1e4, .partial = 1 } };
 
-static void check_model(const char *dir)
+static int check_model(const char *config)
 {
-    char path[1100];
+    char path[1600];
+    const int dir = (int)(strstr(config, "/hf/config.json") - config);
     sheaf_config c;
     sheaf_schema *schema = NULL;
-    snprintf(path, sizeof path, "%s/hf/config.json", dir);
-    CHECK_OK(sheaf_config_read(&c, path));
+    CHECK_OK(sheaf_config_read(&c, config));
     CHECK_OK(sheaf_schema_new(&schema, &c, 8));
     assert_null(schema->config.json);
-    snprintf(path, sizeof path, "%s/info.json", dir);
+    snprintf(path, sizeof path, "%.*s/info.json", dir, config);
     json_t *info = json_load_file(path, 0, NULL), *params = json_object_get(info, "params"), *shape;
     const char *name;
     assert_int_equal(schema->count, json_object_size(params));
@@ -38,7 +37,7 @@ static void check_model(const char *dir)
     {
         const sheaf_tensor *t = sheaf_schema_find(schema, name);
         if (t == NULL)
-            fail_msg("%s: %s is not in the schema", dir, name);
+            fail_msg("%s: %s is not in the schema", config, name);
         assert_int_equal(t->ndim, json_array_size(shape));
         for (int d = 0; d < t->ndim; d++)
             assert_int_equal(t->shape[d], json_integer_value(json_array_get(shape, (size_t)d)));
@@ -48,26 +47,12 @@ static void check_model(const char *dir)
     json_decref(info);
     sheaf_schema_free(schema);
     sheaf_config_release(&c);
+    return 1;
 }
 
 TEST(test_schema__has_the_tensors_of_every_recorded_model)
 {
-    DIR *list = opendir(golden("llama"));
-    int n = 0;
-    assert_non_null(list);
-    for (struct dirent *entry; (entry = readdir(list)) != NULL;) {
-        char path[1024], config[1100];
-        snprintf(path, sizeof path, "%s/%s", golden("llama"), entry->d_name);
-        snprintf(config, sizeof config, "%s/hf/config.json", path);
-        FILE *file = fopen(config, "r");
-        if (file == NULL)
-            continue;
-        fclose(file);
-        check_model(path);
-        n++;
-    }
-    closedir(list);
-    assert_true(n >= 4);
+    assert_true(golden_each("llama/*/hf/config.json", check_model) >= 4);
 }
 
 TEST(test_schema__is_in_model_order)

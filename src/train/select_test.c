@@ -3,7 +3,6 @@
 #include "tests/check.h"
 #include "tests/golden.h"
 
-#include <dirent.h>
 #include <jansson.h>
 
 #include "base/json.h"
@@ -325,7 +324,7 @@ static int64_t with_gradient(const json_t *norms, const sheaf__selection *s,
     return n;
 }
 
-static bool check_recording(const char *dir)
+static int check_recording(const char *dir)
 {
     bool agent;
     json_t *train = file_in(dir, "train_lora_mp1_train.json"),
@@ -354,14 +353,5 @@ static bool check_recording(const char *dir)
 
 TEST(test_select__agrees_with_the_recorded_groups)
 {
-    char root[512], dir[1024];
-    int found = 0;
-    DIR *list = opendir(golden_root(root));
-    for (struct dirent *e; list != NULL && (e = readdir(list)) != NULL;) {
-        snprintf(dir, sizeof dir, "%s/%s", root, e->d_name);
-        found += e->d_name[0] != '.' && check_recording(dir);
-    }
-    if (list != NULL)
-        closedir(list);
-    assert_true(found > 0 || !golden_is_full());
+    assert_true(golden_each("*/", check_recording) > 0 || !golden_is_full());
 }

@@ -178,10 +178,14 @@ static void check_steps(const char *dir, const json_t *recorded, const char *out
     free(text);
 }
 
-static void check_recording(const char *dir, const json_t *recorded)
+static int check_recording(const char *dir)
 {
     static const int ranks[] = { 1, 3, 8 };
-    json_t *config;
+    json_t *config, *recorded;
+    if (sheaf__path_kind(in_dir(dir, "train_lora_mp1_train.json")) != SHEAF_PATH_FILE ||
+        sheaf__path_kind(in_dir(dir, "mp1")) != SHEAF_PATH_DIR)
+        return 0;
+    CHECK_OK(sheaf__json_load(&recorded, in_dir(dir, "train_lora_mp1_train.json")));
     CHECK_OK(sheaf__json_load(&config, in_dir(dir, "mp1/model_config.json")));
     const bool agent = json_object_get(config, "cross_image_pix") != NULL;
     json_decref(config);
@@ -205,28 +209,14 @@ static void check_recording(const char *dir, const json_t *recorded)
         CHECK_OK(sheaf__remove_tree(out));
     }
     free(first);
+    json_decref(recorded);
     CHECK_OK(sheaf__remove_tree(at("adapter")));
+    return 1;
 }
 
 TEST(test_recipes__reproduce_the_recorded_runs)
 {
-    char root[512], **names;
-    int64_t count, found = 0;
-    CHECK_OK(sheaf__list_dir(&names, &count, golden_root(root)));
-    for (int64_t i = 0; i < count; i++) {
-        char dir[1100];
-        snprintf(dir, sizeof dir, "%s/%s", root, names[i]);
-        if (sheaf__path_kind(in_dir(dir, "train_lora_mp1_train.json")) != SHEAF_PATH_FILE ||
-            sheaf__path_kind(in_dir(dir, "mp1")) != SHEAF_PATH_DIR)
-            continue;
-        json_t *recorded;
-        CHECK_OK(sheaf__json_load(&recorded, in_dir(dir, "train_lora_mp1_train.json")));
-        check_recording(dir, recorded);
-        json_decref(recorded);
-        found++;
-    }
-    sheaf__names_free(names, count);
-    assert_true(found > 0 || !golden_is_full());
+    assert_true(golden_each("*/", check_recording) > 0 || !golden_is_full());
 }
 
 FIXTURE(make_scratch, remove_scratch);

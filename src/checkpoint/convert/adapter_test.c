@@ -165,7 +165,7 @@ static int check_model(const char *model)
 
 TEST(test_adapter__sats_lora_to_peft_and_back)
 {
-    const int n = every_recorded_model(check_model);
+    const int n = golden_each("*/", check_model);
     if (golden_is_full())
         assert_true(n >= 4);
 }

@@ -5,7 +5,6 @@
 #include "tests/golden.h"
 #include "tests/sources.h"
 
-#include <dirent.h>
 #include <jansson.h>
 
 #include "catalog/boxes.h"
@@ -102,31 +101,26 @@ static void check_list(const char *dir, const sheaf_schema *schema)
     json_decref(list);
 }
 
+static int check_recorded(const char *dir)
+{
+    json_t *config = recorded(dir);
+    sheaf_config c;
+    sheaf_schema *schema = NULL;
+    if (config == NULL)
+        return 0;
+    CHECK_OK(parse(&c, config));
+    assert_null(c.unknown_keys);
+    CHECK_OK(sheaf_schema_new(&schema, &c, 8));
+    check_list(dir, schema);
+    sheaf_schema_free(schema);
+    sheaf_config_release(&c);
+    json_decref(config);
+    return 1;
+}
+
 TEST(test_schema__is_every_recorded_list)
 {
-    char buffer[512];
-    DIR *list = opendir(golden_root(buffer));
-    int n = 0;
-    assert_non_null(list);
-    for (struct dirent *entry; (entry = readdir(list)) != NULL;) {
-        char dir[1024];
-        snprintf(dir, sizeof dir, "%s/%s", buffer, entry->d_name);
-        json_t *config = recorded(dir);
-        if (config == NULL)
-            continue;
-        sheaf_config c;
-        sheaf_schema *schema = NULL;
-        CHECK_OK(parse(&c, config));
-        assert_null(c.unknown_keys);
-        CHECK_OK(sheaf_schema_new(&schema, &c, 8));
-        check_list(dir, schema);
-        sheaf_schema_free(schema);
-        sheaf_config_release(&c);
-        json_decref(config);
-        n++;
-    }
-    closedir(list);
-    assert_true(n >= 2);
+    assert_true(golden_each("*/", check_recorded) >= 2);
 }
 
 /* Hidden 32 in 8 heads of 4, cross 8 heads of 6, MLP 64, vocabulary 1000, ViT 16 in 8 heads:
