@@ -78,7 +78,7 @@ void sheaf_image_release(sheaf_image *image);
  *
  *   out  [height, width, 3], given by the caller; must not be image->pixels
  *
- * Errors: SHEAF_E_ARG for a size below 1 or above SHEAF_IMAGE_MAX_SIZE; SHEAF_E_MEMORY. */
+ * Errors: SHEAF_E_ARG for a size below 1 or above SHEAF_IMAGE_MAX_SIDE; SHEAF_E_MEMORY. */
 sheaf_status *sheaf_image_resize(uint8_t *out, const sheaf_image *image, int64_t width,
                                  int64_t height);
 

@@ -407,15 +407,6 @@ sheaf_status *sheaf__tokenizer_build(sheaf__tokenizer **out, const sheaf__tokeni
     return st;
 }
 
-sheaf_status *sheaf__tokenizer_parse(sheaf__tokenizer **out, const char *text, size_t size)
-{
-    sheaf__tokenizer_file file;
-    sheaf_status *st = sheaf__tokenizer_read(&file, text, size);
-    TRY(st, sheaf__tokenizer_build(out, &file));
-    json_decref(file.parts);
-    return st;
-}
-
 /* ---- properties ---- */
 
 int64_t sheaf__tokenizer_size(const sheaf__tokenizer *t)

@@ -146,10 +146,9 @@ struct sheaf_tokenizer {
 enum { SHEAF__ID_GIVEN = SHEAF__ID_MAX + 1 };
 
 /* sheaf__tokenizer_read - *out borrows the text; release out->parts also after a failure.
- * sheaf__tokenizer_build - from the parts, without bos and eos. sheaf__tokenizer_parse - both. */
+ * sheaf__tokenizer_build - from the parts, without bos and eos. */
 sheaf_status *sheaf__tokenizer_read(sheaf__tokenizer_file *out, const char *text, size_t size);
 sheaf_status *sheaf__tokenizer_build(sheaf__tokenizer **out, const sheaf__tokenizer_file *file);
-sheaf_status *sheaf__tokenizer_parse(sheaf__tokenizer **out, const char *text, size_t size);
 /* sheaf__steps_put - the one step of a list; takes its state, also after a failure. */
 sheaf_status *sheaf__steps_put(sheaf__steps *steps, const sheaf__step_kind *kind, void *state);
 /* sheaf__tokenizer_around - replaces the post-processors: these ids (-1: none) before and after

@@ -1,10 +1,9 @@
 /* pieces_test.c - texts that are divided into words before the model, and whose blanks become bars
  * word by word, have the ids and ranges that they have as a whole. */
-#include "tests/check.h"
+#include "tests/made_tokenizer.h"
 
 #include <inttypes.h>
 
-#include "base/text.h"
 #include "bpe.h"
 
 static uint32_t chance(uint64_t *seed, uint32_t below)
@@ -53,7 +52,6 @@ static const char *const tokens[] = {
 static sheaf__tokenizer *made(const char *form, const char *merge, const char *byte_fallback)
 {
     sheaf_text json = { 0 };
-    sheaf__tokenizer *t = NULL;
     sheaf__text_add(&json, "{\"version\":\"1.0\",\"normalizer\":%s,\"model\":{\"type\":\"BPE\",",
                     form);
     sheaf__text_add(&json, "\"unk_token\":\"<unk>\",\"fuse_unk\":true,\"byte_fallback\":%s,",
@@ -64,9 +62,7 @@ static sheaf__tokenizer *made(const char *form, const char *merge, const char *b
     for (size_t i = 0; i < ARRAY_LEN(tokens); i++)
         sheaf__text_add(&json, "%s\"%s\":%d", i > 0 ? "," : "", tokens[i], 256 + (int)i);
     sheaf__text_add(&json, "}}}");
-    CHECK_OK(sheaf__tokenizer_parse(&t, json.at, json.size));
-    sheaf__text_release(&json);
-    return t;
+    return tokenizer_made(&json);
 }
 
 /* ---- as a whole ---- */

@@ -1,9 +1,8 @@
 /* stream_test.c - texts that come id by id are those of all ids at once, for every decoder. */
-#include "tests/check.h"
+#include "tests/made_tokenizer.h"
 
 #include <inttypes.h>
 
-#include "base/text.h"
 #include "parts.h"
 #include "unicode.h"
 
@@ -50,15 +49,12 @@ enum { TOKENS = ARRAY_LEN(tokens) };
 static sheaf__tokenizer *made(const char *decoder)
 {
     sheaf_text json = { 0 };
-    sheaf__tokenizer *t = NULL;
     sheaf__text_add(&json, "{\"version\":\"1.0\",\"decoder\":%s,\"model\":{", decoder);
     sheaf__text_add(&json, "\"type\":\"BPE\",\"merges\":[],\"vocab\":{");
     for (int i = 0; i < TOKENS; i++)
         sheaf__text_add(&json, "%s\"%s\":%d", i > 0 ? "," : "", tokens[i], i);
     sheaf__text_add(&json, "}}}");
-    CHECK_OK(sheaf__tokenizer_parse(&t, json.at, json.size));
-    sheaf__text_release(&json);
-    return t;
+    return tokenizer_made(&json);
 }
 
 /* Uncertain text is shown ahead: behind `at` bytes, all of the ids so far. */

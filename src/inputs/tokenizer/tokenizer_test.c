@@ -9,6 +9,7 @@
 #include "parts.h"
 #include "pattern.h"
 #include "tests/faults/denied_memory.h"
+#include "tests/made_tokenizer.h"
 #include "tests/sources.h"
 #include "unicode.h"
 
@@ -546,7 +547,7 @@ TEST(test_tokenizer__wrong_files_are_named_by_what_is_wrong)
     for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
         sheaf__tokenizer *t = NULL;
         char *text = strdup(wrong[i].text); /* so that nothing behind it can be read */
-        CHECK_FAILS(sheaf__tokenizer_parse(&t, text, strlen(text)), wrong[i].code, wrong[i].part);
+        CHECK_FAILS(parse_tokenizer(&t, text), wrong[i].code, wrong[i].part);
         assert_null(t);
         free(text);
     }
@@ -556,7 +557,6 @@ TEST(test_tokenizer__wrong_files_are_named_by_what_is_wrong)
 static sheaf__tokenizer *growing(const char *member, const char *list, int steps, int times)
 {
     sheaf_text text = { 0 };
-    sheaf__tokenizer *t = NULL;
     sheaf__text_add(&text,
                     "{\"model\":{\"type\":\"BPE\",\"merges\":[],\"vocab\":{\"a\":0}},"
                     "\"%s\":{\"type\":\"Sequence\",\"%s\":[",
@@ -570,9 +570,7 @@ static sheaf__tokenizer *growing(const char *member, const char *list, int steps
         sheaf__text_add(&text, "\"}");
     }
     sheaf__text_add(&text, "]}}");
-    CHECK_OK(sheaf__tokenizer_parse(&t, text.at, text.size));
-    sheaf__text_release(&text);
-    return t;
+    return tokenizer_made(&text);
 }
 
 TEST(test_tokenizer__steps_that_make_ever_more_are_refused)
@@ -613,8 +611,7 @@ TEST(test_tokenizer__steps_that_make_ever_more_are_refused)
 TEST(test_tokenizer__tokens_are_found_by_text_and_by_id)
 {
     static const char text[] = WITH("\"added_tokens\":[" ADDED("3", "<x>") "]");
-    sheaf__tokenizer *t = NULL;
-    CHECK_OK(sheaf__tokenizer_parse(&t, text, strlen(text)));
+    sheaf__tokenizer *t = tokenizer_of(text);
     assert_int_equal(sheaf__tokenizer_size(t), 4);
     assert_int_equal(sheaf__tokenizer_find(t, "ab"), 2);
     assert_int_equal(sheaf__tokenizer_find(t, "<x>"), 3);
@@ -632,10 +629,9 @@ TEST(test_tokenizer__tokens_are_found_by_text_and_by_id)
 
 static void check_hand(const char *file, const char *text, const int32_t *want, int64_t count)
 {
-    sheaf__tokenizer *t = NULL;
+    sheaf__tokenizer *t = tokenizer_of(file);
     int32_t *ids;
     int64_t n;
-    CHECK_OK(sheaf__tokenizer_parse(&t, file, strlen(file)));
     CHECK_OK(sheaf__tokenizer_encode(&ids, NULL, &n, t, text, strlen(text), NULL));
     assert_int_equal(n, count);
     CHECK_BYTES(text, ids, want, (size_t)count * sizeof *want);
