@@ -80,3 +80,50 @@ void sheaf__over_release(sheaf__over_source *s)
         free((char *)s->own[i].name);
     free(s->own);
 }
+
+void sheaf__over_free(void *over)
+{
+    sheaf__over_source *s = over;
+    if (s == NULL)
+        return;
+    if (s->release != NULL)
+        s->release(s);
+    sheaf__over_release(s);
+    free(s);
+}
+
+static void close_over(sheaf_source *self)
+{
+    sheaf_source *under = ((sheaf__over_source *)self)->under;
+    sheaf__over_free(self);
+    if (under != NULL)
+        under->close(under);
+}
+
+void *sheaf__over_new(size_t size, sheaf_source *under, int64_t most,
+                      sheaf_status *(*read)(sheaf_source *self, const char *name, int64_t row0,
+                                            int64_t rows, int64_t col0, int64_t cols, void *dst),
+                      void (*release)(sheaf__over_source *self))
+{
+    sheaf__over_source *s = calloc(1, size);
+    sheaf_status *st = s == NULL ? NULL : sheaf__over_init(s, most);
+    if (s == NULL || st != NULL) {
+        sheaf_status_free(st);
+        free(s);
+        return NULL;
+    }
+    s->under = under;
+    s->source.read = read;
+    s->source.close = close_over;
+    s->release = release;
+    return s;
+}
+
+sheaf_status *sheaf__over_end(sheaf_source **out, void *over, sheaf_status *st)
+{
+    if (st == NULL)
+        *out = over;
+    else
+        sheaf__over_free(over);
+    return st;
+}

@@ -6,16 +6,30 @@
 
 #include "sheaf/source.h"
 
-typedef struct sheaf__over_source {
-    sheaf_source source;     /* first; its maker sets read and close */
+typedef struct sheaf__over_source sheaf__over_source;
+struct sheaf__over_source {
+    sheaf_source source;     /* first */
     sheaf_source *under;     /* NULL: it has its own tensors alone */
     sheaf_source_entry *own; /* few, or sorted; names are released with it */
     int64_t count;
     bool beside; /* they are more than `under` has; else each takes the place of one */
     bool sorted; /* by name: sheaf__over_sort() */
-} sheaf__over_source;
+    void (*release)(sheaf__over_source *self); /* of what its maker's struct owns; or NULL */
+};
 
-/* sheaf__over_init - `s` is all zero but for `under`; there is space for `most` tensors in s->own.
+/* sheaf__over_new - all zero, in `size` bytes: a struct of its maker's that begins with it. There
+ * is space for `most` tensors in s->own. `read` is sheaf_source's. The source's close() closes
+ * `under`, too. NULL: no memory. */
+void *sheaf__over_new(size_t size, sheaf_source *under, int64_t most,
+                      sheaf_status *(*read)(sheaf_source *self, const char *name, int64_t row0,
+                                            int64_t rows, int64_t col0, int64_t cols, void *dst),
+                      void (*release)(sheaf__over_source *self));
+/* sheaf__over_free - leaves `under` open. Accepts NULL. */
+void sheaf__over_free(void *over);
+/* sheaf__over_end - *out is the source; or where `st` is a failure, which it returns, the source is
+ * freed and *out stays. */
+sheaf_status *sheaf__over_end(sheaf_source **out, void *over, sheaf_status *st);
+/* sheaf__over_init - of one that lies in its maker's struct: `s` is all zero but for `under`.
  * Errors: SHEAF_E_MEMORY. */
 sheaf_status *sheaf__over_init(sheaf__over_source *s, int64_t most);
 /* sheaf__over_find - the number of one of its own; -1: it is none. */
@@ -24,5 +38,5 @@ int64_t sheaf__over_find(const sheaf__over_source *s, const char *name);
 sheaf_status *sheaf__over_add(sheaf__over_source *s, char *name, sheaf_source_entry entry);
 /* sheaf__over_sort - after the last was added: they are found by bisection. */
 void sheaf__over_sort(sheaf__over_source *s);
-/* sheaf__over_release - what it owns, without `under`. */
+/* sheaf__over_release - what sheaf__over_init() and _add() made. */
 void sheaf__over_release(sheaf__over_source *s);

@@ -378,22 +378,14 @@ static sheaf_status *read_box(sheaf_source *self, const char *name, int64_t row0
                               row0, rows, col0, cols);
 }
 
-static void release(quantising *q)
+static void release(sheaf__over_source *self)
 {
+    quantising *q = (quantising *)self;
     for (int i = 0; i < KEPT; i++)
         drop(&q->kept[i]);
     pthread_mutex_destroy(&q->lock);
-    sheaf__over_release(&q->over);
     free(q->item);
     free(q->map);
-    free(q);
-}
-
-static void close_quantising(sheaf_source *self)
-{
-    quantising *q = (quantising *)self;
-    q->over.under->close(q->over.under);
-    release(q);
 }
 
 /* ---- creating ---- */
@@ -456,19 +448,10 @@ static sheaf_status *choose(quantising *q, sheaf_quantize as,
 sheaf_status *sheaf__quantise(sheaf_source **source, sheaf_quantize as,
                               bool (*chosen)(void *self, const char *name), void *self)
 {
-    quantising *q = calloc(1, sizeof *q);
+    quantising *q = sheaf__over_new(sizeof *q, *source, 0, read_box, release);
     if (q == NULL)
         return sheaf__no_memory(memory_for);
-    q->over.under = *source;
     pthread_mutex_init(&q->lock, NULL);
-    sheaf_status *st = sheaf__over_init(&q->over, 0);
-    q->over.source.read = read_box;
-    q->over.source.close = close_quantising;
     q->over.source.quantised = &quantised;
-    TRY(st, choose(q, as, chosen, self));
-    if (st == NULL)
-        *source = &q->over.source;
-    else
-        release(q);
-    return st;
+    return sheaf__over_end(source, q, choose(q, as, chosen, self));
 }

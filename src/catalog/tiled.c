@@ -188,25 +188,22 @@ static sheaf_status *read_box(sheaf_source *self, const char *name, int64_t row0
 
 /* ---- creating ---- */
 
-static void close_tiled(sheaf_source *self)
+static void release(sheaf__over_source *self)
 {
     tiled *s = (tiled *)self;
-    s->over.under->close(s->over.under);
     for (int i = 0; i < TILES; i++) {
         pthread_mutex_destroy(&s->tile[i].lock);
         free(s->tile[i].at);
     }
     pthread_mutex_destroy(&s->lock);
     pthread_cond_destroy(&s->left);
-    sheaf__over_release(&s->over);
-    free(s);
 }
 
 sheaf_status *sheaf__tiled(sheaf_source **source, const sheaf_catalog *catalog)
 {
     sheaf_source *under = *source;
-    tiled *s = calloc(1, sizeof *s);
-    *source = NULL;
+    tiled *s = sheaf__over_new(sizeof *s, under, 0, read_box, release);
+    *source = s != NULL ? &s->over.source : NULL;
     if (s == NULL) {
         under->close(under);
         return sheaf__no_memory("tiles of a tensor");
@@ -216,13 +213,5 @@ sheaf_status *sheaf__tiled(sheaf_source **source, const sheaf_catalog *catalog)
     for (int i = 0; i < TILES; i++)
         pthread_mutex_init(&s->tile[i].lock, NULL);
     s->catalog = catalog;
-    s->over.under = under;
-    sheaf_status *st = sheaf__over_init(&s->over, 0);
-    s->over.source.read = read_box;
-    s->over.source.close = close_tiled;
-    if (st == NULL)
-        *source = &s->over.source;
-    else
-        close_tiled(&s->over.source);
-    return st;
+    return NULL;
 }

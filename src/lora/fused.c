@@ -128,31 +128,18 @@ static sheaf_status *fitted_read(sheaf_source *self, const char *name, int64_t r
     return st;
 }
 
-static void fitted_free(fitted *f)
+static void fitted_release(sheaf__over_source *self)
 {
-    sheaf__over_release(&f->over);
-    free(f->module);
-    free(f);
+    free(((fitted *)self)->module);
 }
 
-static void fitted_close(sheaf_source *self)
+static sheaf_status *make_fitted(sheaf_source **out, const sheaf_lora *lora, sheaf_source *file)
 {
-    sheaf_source *file = ((fitted *)self)->over.under;
-    fitted_free((fitted *)self);
-    file->close(file);
-}
-
-static sheaf_status *make_fitted(fitted **out, const sheaf_lora *lora, sheaf_source *file)
-{
-    fitted *f = calloc(1, sizeof *f);
+    fitted *f = sheaf__over_new(sizeof *f, file, lora->nmodules, fitted_read, fitted_release);
     if (f == NULL)
         return sheaf__no_memory("adapter");
-    f->over.under = file;
     f->module = calloc((size_t)lora->nmodules + 1, sizeof *f->module);
-    sheaf_status *st = sheaf__over_init(&f->over, lora->nmodules);
-    f->over.source.read = fitted_read;
-    f->over.source.close = fitted_close;
-    TRY(st, f->module == NULL ? sheaf__no_memory("adapter") : NULL);
+    sheaf_status *st = f->module == NULL ? sheaf__no_memory("adapter") : NULL;
     for (int i = 0; i < lora->nmodules && st == NULL; i++) {
         const sheaf_lora_module *m = &lora->module[i];
         if (!is_compact(m))
@@ -162,11 +149,7 @@ static sheaf_status *make_fitted(fitted **out, const sheaf_lora *lora, sheaf_sou
         f->module[f->over.count] = *m;
         st = sheaf__over_add(&f->over, strdup(m->b_name), e);
     }
-    if (st == NULL)
-        *out = f;
-    else
-        fitted_free(f); /* without the file, which it does not own yet */
-    return st;
+    return sheaf__over_end(out, f, st);
 }
 
 /* Biases that the file's PEFT did not train stay the base's. */
@@ -205,10 +188,5 @@ sheaf_status *sheaf_lora_fit(sheaf_source **adapter, sheaf_lora *lora)
             make_dense(m);
         fused += blocks;
     }
-    fitted *f = NULL;
-    if (st == NULL && fused > 0)
-        st = make_fitted(&f, lora, file);
-    if (f != NULL)
-        *adapter = &f->over.source;
-    return st;
+    return st == NULL && fused > 0 ? make_fitted(adapter, lora, file) : st;
 }

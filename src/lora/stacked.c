@@ -268,10 +268,9 @@ static sheaf_status *read_box(sheaf_source *self, const char *name, int64_t row0
     return st;
 }
 
-/* Without the file. */
-static void release(unstacked *u)
+static void release(sheaf__over_source *self)
 {
-    sheaf__over_release(&u->over);
+    unstacked *u = (unstacked *)self;
     for (int i = 0; i < u->nstored; i++)
         free(u->stored[i]);
     free(u->stored);
@@ -279,14 +278,6 @@ static void release(unstacked *u)
     free(u->shown);
     free(u->all);
     pthread_mutex_destroy(&u->lock);
-    free(u);
-}
-
-static void close_unstacked(sheaf_source *self)
-{
-    sheaf_source *file = ((unstacked *)self)->over.under;
-    release((unstacked *)self);
-    file->close(file);
 }
 
 static sheaf_status *check_stored(const sheaf_source_entry *e, int ndim, const int64_t *shape)
@@ -405,22 +396,18 @@ sheaf_status *sheaf__lora_unstack(sheaf_source **adapter, const sheaf_lora *lora
     const int n = most_members(lora);
     if (n == 0)
         return NULL;
-    unstacked *u = calloc(1, sizeof *u);
+    unstacked *u = sheaf__over_new(sizeof *u, file, n, read_box, release);
     if (u == NULL)
         return sheaf__no_memory("adapter");
     pthread_mutex_init(&u->lock, NULL);
     u->held = -1;
-    u->over.under = file;
     u->of = calloc((size_t)n, sizeof *u->of);
     u->stored = calloc((size_t)n, sizeof *u->stored);
     u->shown = calloc((size_t)file->count(file) + 1, sizeof *u->shown);
-    sheaf_status *st = sheaf__over_init(&u->over, n);
-    u->over.source.read = read_box;
-    u->over.source.close = close_unstacked;
     u->over.source.count = count;
     u->over.source.entry = entry;
-    TRY(st, u->of == NULL || u->stored == NULL || u->shown == NULL ? sheaf__no_memory("adapter")
-                                                                   : NULL);
+    sheaf_status *st =
+        u->of == NULL || u->stored == NULL || u->shown == NULL ? sheaf__no_memory("adapter") : NULL;
     TRY(st, find_order(&u->in_first, lora, file));
     for (int i = 0; i < lora->nmodules && st == NULL; i++) {
         const sheaf_lora_module *m = &lora->module[i];
@@ -435,9 +422,5 @@ sheaf_status *sheaf__lora_unstack(sheaf_source **adapter, const sheaf_lora *lora
     for (int64_t i = 0; i < file->count(file) && st == NULL; i++)
         if (stored_at(u, file->entry(file, i)->name) < 0)
             u->shown[u->nshown++] = i;
-    if (st == NULL)
-        *adapter = &u->over.source;
-    else
-        release(u);
-    return st;
+    return sheaf__over_end(adapter, u, st);
 }

@@ -28,16 +28,12 @@ static sheaf_status *read_box(sheaf_source *self, const char *name, int64_t row0
     return NULL;
 }
 
-static void close_started(sheaf_source *self)
+static void release(sheaf__over_source *self)
 {
     started *s = (started *)self;
     for (int64_t i = 0; s->data != NULL && i < s->over.count + 2; i++) /* and of a failed layer */
         free(s->data[i]);
     free(s->data);
-    if (s->over.under != NULL)
-        s->over.under->close(s->over.under);
-    sheaf__over_release(&s->over);
-    free(s);
 }
 
 sheaf_status *sheaf__start_read(float *to, int64_t ld, sheaf_source *from,
@@ -130,13 +126,11 @@ sheaf_status *sheaf__lora_take_start(sheaf_source **adapter, sheaf_lora_options 
     if (!sheaf__start_is_held(o->init))
         return NULL;
     const int64_t n = base == NULL || under == NULL ? 0 : under->count(under);
-    started *s = calloc(1, sizeof *s);
-    sheaf_status *st = s == NULL ? sheaf__no_memory("adapter") : sheaf__over_init(&s->over, n);
+    started *s = sheaf__over_new(sizeof *s, under, n, read_box, release);
+    sheaf_status *st = s == NULL ? sheaf__no_memory("adapter") : NULL;
     TRY(st, sheaf__pool_new(&pool, sheaf__cores(0)));
     if (st == NULL && (s->data = calloc((size_t)n + 2, sizeof *s->data)) == NULL)
         st = sheaf__no_memory("adapter");
-    if (st == NULL)
-        s->over.under = under;
     for (int64_t i = 0; i < n && st == NULL; i++) {
         const sheaf_source_entry *e = under->entry(under, i);
         const char *path;
@@ -151,14 +145,10 @@ sheaf_status *sheaf__lora_take_start(sheaf_source **adapter, sheaf_lora_options 
         }
     }
     sheaf__pool_free(pool);
-    if (st == NULL && n > 0) {
-        s->over.source.read = read_box;
-        s->over.source.close = close_started;
+    if (st == NULL && n > 0)
         *adapter = &s->over.source;
-    } else if (s != NULL) {
-        s->over.under = NULL; /* stays the caller's */
-        close_started(&s->over.source);
-    }
+    else
+        sheaf__over_free(s);
     if (st == NULL) {
         sheaf__lora_double(o);
         o->init = SHEAF_LORA_DEFAULT;

@@ -85,28 +85,13 @@ static sheaf_status *cast_read(sheaf_source *self, const char *name, int64_t row
     return st;
 }
 
-static void cast_close(sheaf_source *self)
-{
-    sheaf__over_source *s = (sheaf__over_source *)self;
-    s->under->close(s->under);
-    sheaf__over_release(s);
-    free(s);
-}
-
 sheaf_status *sheaf__cast_source(sheaf_source **out, sheaf_source *inner, const sheaf_dtype *dtype,
                                  const char *config)
 {
     sheaf__quantised packed = { 0 };
-    sheaf__over_source *s = calloc(1, sizeof *s);
-    if (s == NULL) {
-        inner->close(inner);
-        return sheaf__no_memory("list of tensors");
-    }
-    s->under = inner;
     const int64_t n = dtype != NULL ? inner->count(inner) : 0;
-    sheaf_status *st = sheaf__over_init(s, n);
-    s->source.read = cast_read;
-    s->source.close = cast_close;
+    sheaf__over_source *s = sheaf__over_new(sizeof *s, inner, n, cast_read, NULL);
+    sheaf_status *st = s == NULL ? sheaf__no_memory("list of tensors") : NULL;
     TRY(st, dtype != NULL ? sheaf__quantised_find(&packed, inner, config) : NULL);
     for (int64_t i = 0; i < n && st == NULL; i++) {
         sheaf_source_entry e = *inner->entry(inner, i);
@@ -117,10 +102,9 @@ sheaf_status *sheaf__cast_source(sheaf_source **out, sheaf_source *inner, const 
         st = sheaf__over_add(s, strdup(e.name), e);
     }
     sheaf__quantised_release(&packed);
-    sheaf__over_sort(s);
     if (st == NULL)
-        *out = &s->source;
+        sheaf__over_sort(s);
     else
-        cast_close(&s->source);
-    return st;
+        inner->close(inner);
+    return sheaf__over_end(out, s, st);
 }

@@ -39,10 +39,9 @@ static const sheaf__quantised_source quantised = { .behind = behind };
 
 static void close_scored(sheaf_source *self)
 {
-    scored *s = (scored *)self;
-    s->base->close(s->base);
-    sheaf__over_release(&s->over);
-    free(s);
+    sheaf_source *base = ((scored *)self)->base;
+    sheaf__over_free(self);
+    base->close(base);
 }
 
 /* Its type is that of the table of embeddings. *base: taken on success. */
@@ -52,11 +51,13 @@ static sheaf_status *lay(sheaf_source **base, const sheaf_config *config)
     sheaf_source *under = *base;
     const int64_t n = under->count(under);
     const sheaf_source_entry *table = under->find(under, family->table);
-    scored *s = calloc(1, sizeof *s);
+    scored *s = sheaf__over_new(sizeof *s, NULL, n + 1, read_box, NULL);
     if (s == NULL)
         return sheaf__no_memory("merge");
+    sheaf_status *st = NULL;
     s->base = under;
-    sheaf_status *st = sheaf__over_init(&s->over, n + 1);
+    s->over.source.close = close_scored;
+    s->over.source.quantised = &quantised;
     for (int64_t i = 0; i < n && st == NULL; i++) {
         const sheaf_source_entry *e = under->entry(under, i);
         if (strcmp(e->name, family->head) != 0)
@@ -66,17 +67,8 @@ static sheaf_status *lay(sheaf_source **base, const sheaf_config *config)
                             (sheaf_source_entry){ .dtype = table == NULL ? SHEAF_F32 : table->dtype,
                                                   .ndim = 2,
                                                   .shape = { 1, config->hidden } }));
-    if (st != NULL) {
-        sheaf__over_release(&s->over);
-        free(s);
-        return st;
-    }
     sheaf__over_sort(&s->over);
-    s->over.source.read = read_box;
-    s->over.source.close = close_scored;
-    s->over.source.quantised = &quantised;
-    *base = &s->over.source;
-    return NULL;
+    return sheaf__over_end(base, s, st);
 }
 
 static sheaf_status *of_reward_model(bool *yes, const char *adapter)

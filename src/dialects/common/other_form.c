@@ -8,8 +8,8 @@
 
 typedef struct translated {
     sheaf__over_source over; /* first; all tensors are its own */
-    sheaf_source *from;
-    char **name; /* of each own tensor, in `from`; up to NULL */
+    sheaf_source *from;      /* closed with it */
+    char **name;             /* of each own tensor, in `from`; up to NULL */
 } translated;
 
 static sheaf_status *read_translated(sheaf_source *self, const char *name, int64_t row0,
@@ -22,20 +22,19 @@ static sheaf_status *read_translated(sheaf_source *self, const char *name, int64
     return t->from->read(t->from, t->name[i], row0, rows, col0, cols, dst);
 }
 
-static void release(translated *t)
+static void release(sheaf__over_source *self)
 {
+    translated *t = (translated *)self;
     for (char **name = t->name; name != NULL && *name != NULL; name++)
         free(*name);
     free(t->name);
-    sheaf__over_release(&t->over);
-    free(t);
 }
 
 static void close_translated(sheaf_source *self)
 {
-    translated *t = (translated *)self;
-    t->from->close(t->from);
-    release(t);
+    sheaf_source *from = ((translated *)self)->from;
+    sheaf__over_free(self);
+    from->close(from);
 }
 
 static sheaf_status *add(translated *t, const char *name, const char *there)
@@ -111,19 +110,17 @@ static sheaf_status *check_rest(const translated *t, const sheaf_schema *schema,
 
 /* ---- the whole ---- */
 
-static sheaf_status *make(translated **out, sheaf_source *from, const sheaf_schema *is,
+static sheaf_status *make(sheaf_source **out, sheaf_source *from, const sheaf_schema *is,
                           const sheaf_schema *will, const sheaf__family *to)
 {
     const int64_t most = will->count + from->count(from); /* moments too */
-    translated *t = calloc(1, sizeof *t);
+    translated *t = sheaf__over_new(sizeof *t, NULL, most, read_translated, release);
     if (t == NULL)
         return sheaf__no_memory("tensors in another form");
     t->from = from;
+    t->over.source.close = close_translated;
     t->name = calloc((size_t)most + 1, sizeof *t->name);
     sheaf_status *st = t->name == NULL ? sheaf__no_memory("names of tensors") : NULL;
-    TRY(st, sheaf__over_init(&t->over, most));
-    t->over.source.read = read_translated;
-    t->over.source.close = close_translated;
     for (int64_t i = 0; i < will->count && st == NULL; i++) {
         char there[SHEAF__SPELLED];
         sheaf__spell_form(there, to, true, will->tensor[i].name);
@@ -132,11 +129,7 @@ static sheaf_status *make(translated **out, sheaf_source *from, const sheaf_sche
     for (int64_t i = 0; i < from->count(from) && st == NULL; i++)
         st = add_moment(t, to, from->entry(from, i)->name);
     TRY(st, check_rest(t, is, to));
-    if (st == NULL)
-        *out = t;
-    else
-        release(t);
-    return st;
+    return sheaf__over_end(out, t, st);
 }
 
 sheaf_status *sheaf__translate(sheaf_source **source, sheaf_schema **schema, char **config,
@@ -146,11 +139,10 @@ sheaf_status *sheaf__translate(sheaf_source **source, sheaf_schema **schema, cha
     char *text = NULL;
     sheaf_config read = { 0 };
     sheaf_schema *will = NULL;
-    translated *t = NULL;
     sheaf_status *st = family->other->config(&text, *config, parsed);
     TRY(st, sheaf_config_parse(&read, text, strlen(text)));
     TRY(st, sheaf_schema_new(&will, &read, (*schema)->slices));
-    TRY(st, make(&t, *source, *schema, will, to));
+    TRY(st, make(source, *source, *schema, will, to));
     if (st != NULL) {
         sheaf_schema_free(will);
         sheaf_config_release(&read);
@@ -160,7 +152,6 @@ sheaf_status *sheaf__translate(sheaf_source **source, sheaf_schema **schema, cha
     sheaf_schema_free(*schema);
     sheaf_config_release(parsed);
     free(*config);
-    *source = &t->over.source;
     *schema = will;
     *config = text;
     *parsed = read;

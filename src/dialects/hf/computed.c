@@ -37,18 +37,9 @@ static sheaf_status *read_box(sheaf_source *self, const char *name, int64_t row0
     return NULL;
 }
 
-static void release(computed *x)
+static void release(sheaf__over_source *self)
 {
-    sheaf__over_release(&x->over);
-    free(x->tensor);
-    free(x);
-}
-
-static void close_computed(sheaf_source *self)
-{
-    sheaf_source *files = ((computed *)self)->over.under;
-    release((computed *)self);
-    files->close(files);
+    free(((computed *)self)->tensor);
 }
 
 /* The dtype of the embedding table, as that of the tensors saved with it. */
@@ -86,21 +77,17 @@ sheaf_status *sheaf_hf_compute(sheaf_source **source, const sheaf_schema *schema
 {
     const sheaf__family *family = sheaf__family_for(&schema->config);
     sheaf_source *files = *source;
-    sheaf_status *st = NULL;
     const int64_t most = buffers(schema);
     if (most == 0 || family->buffer == NULL)
         return NULL;
-    computed *x = calloc(1, sizeof *x);
+    computed *x = sheaf__over_new(sizeof *x, files, most, read_box, release);
     if (x == NULL)
         return sheaf__no_memory("tables of positions");
-    *x = (computed){ { .under = files, .beside = true },
-                     schema->config,
-                     sheaf__kernels_for(NULL),
-                     calloc((size_t)most, sizeof *x->tensor) };
-    st = x->tensor == NULL ? sheaf__no_memory("tables of positions") : NULL;
-    TRY(st, sheaf__over_init(&x->over, most));
-    x->over.source.read = read_box;
-    x->over.source.close = close_computed;
+    x->over.beside = true;
+    x->config = schema->config;
+    x->kernels = sheaf__kernels_for(NULL);
+    x->tensor = calloc((size_t)most, sizeof *x->tensor);
+    sheaf_status *st = x->tensor == NULL ? sheaf__no_memory("tables of positions") : NULL;
     for (int64_t i = 0; i < schema->count && st == NULL; i++) {
         const sheaf_tensor *t = &schema->tensor[i];
         if (!t->buffer || files->find(files, t->name) != NULL)
@@ -113,6 +100,6 @@ sheaf_status *sheaf_hf_compute(sheaf_source **source, const sheaf_schema *schema
     if (st == NULL && x->over.count > 0)
         *source = &x->over.source;
     else
-        release(x);
+        sheaf__over_free(x);
     return st;
 }

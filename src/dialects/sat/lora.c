@@ -403,13 +403,9 @@ static sheaf_status *merged_read(sheaf_source *self, const char *name, int64_t r
     return st;
 }
 
-static void merged_close(sheaf_source *self)
+static void merged_release(sheaf__over_source *self)
 {
-    merged_source *s = (merged_source *)self;
-    sheaf_sat_lora_free(s->lora);
-    s->over.under->close(s->over.under);
-    sheaf__over_release(&s->over);
-    free(s);
+    sheaf_sat_lora_free(((merged_source *)self)->lora);
 }
 
 sheaf_status *sheaf_sat_merged(sheaf_source **out, sheaf_catalog *c)
@@ -418,21 +414,11 @@ sheaf_status *sheaf_sat_merged(sheaf_source **out, sheaf_catalog *c)
     sheaf_status *st = sheaf__catalog_source(&base, c, false); /* owns c, whose address stays */
     if (st != NULL)
         return st;
-    merged_source *s = calloc(1, sizeof *s);
-    if (s == NULL) {
+    merged_source *s = sheaf__over_new(sizeof *s, base, 0, merged_read, merged_release);
+    st = s == NULL ? sheaf__no_memory("merging") : sheaf_sat_lora_open(&s->lora, c);
+    if (st != NULL)
         base->close(base);
-        return sheaf__no_memory("merging");
-    }
-    s->over.under = base;
-    st = sheaf__over_init(&s->over, 0);
-    s->over.source.read = merged_read;
-    s->over.source.close = merged_close;
-    TRY(st, sheaf_sat_lora_open(&s->lora, c));
-    if (st == NULL)
-        *out = &s->over.source;
-    else
-        merged_close(&s->over.source);
-    return st;
+    return sheaf__over_end(out, s, st);
 }
 
 /* ---- the adapter as a source ---- */
@@ -458,24 +444,16 @@ static sheaf_status *adapter_read(sheaf_source *self, const char *name, int64_t 
                        cols, dst);
 }
 
-static void adapter_close(sheaf_source *self)
-{
-    sheaf__over_release((sheaf__over_source *)self);
-    free(self);
-}
-
 sheaf_status *sheaf_sat_adapter(sheaf_source **out, const sheaf_sat_lora *lora)
 {
     if (lora->count == 0)
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "%s", lora->catalog->root),
                                           "factors of LoRA that are not merged"),
                            "none");
-    adapter *s = calloc(1, sizeof *s);
+    adapter *s = sheaf__over_new(sizeof *s, NULL, 2 * lora->count, adapter_read, NULL);
     if (s == NULL)
         return sheaf__no_memory("adapter");
-    sheaf_status *st = sheaf__over_init(&s->over, 2 * lora->count);
-    s->over.source.read = adapter_read;
-    s->over.source.close = adapter_close;
+    sheaf_status *st = NULL;
     s->lora = lora;
     for (int64_t i = 0; st == NULL && i < 2 * lora->count; i++) {
         const sheaf_sat_lora_linear *l = &lora->linear[i / 2];
@@ -489,11 +467,7 @@ sheaf_status *sheaf_sat_adapter(sheaf_source **out, const sheaf_sat_lora *lora)
                                                    .shape = { a ? l->adapter_rank : l->out,
                                                               a ? l->in : l->adapter_rank } });
     }
-    if (st == NULL)
-        *out = &s->over.source;
-    else
-        adapter_close(&s->over.source);
-    return st;
+    return sheaf__over_end(out, s, st);
 }
 
 /* ---- adapter_config.json ---- */
