@@ -89,6 +89,21 @@ struct group_fixture {
         }                                                                                          \
     } while (0)
 
+/* textf - what printf makes of it; the last thousand results stay valid. Any thread may ask, and
+ * where memory is denied. */
+static inline const char *__attribute__((format(printf, 1, 2))) textf(const char *format, ...)
+{
+    static char text[1000][2048];
+    static unsigned next;
+    char *to = text[__atomic_fetch_add(&next, 1, __ATOMIC_ACQ_REL) % 1000];
+    va_list args;
+    va_start(args, format);
+    const int n = vsnprintf(to, sizeof *text, format, args);
+    va_end(args);
+    assert_in_range(n, 0, sizeof *text - 1);
+    return to;
+}
+
 /* in_soak - how many of many like cases a test takes: `most` in ./run soak, else `few`. */
 static inline int in_soak(int most, int few)
 {

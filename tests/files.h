@@ -23,24 +23,21 @@ static inline int count_open_files(void)
     return n;
 }
 
-/* at_format - "scratch folder/" and a name by a format; the last eight results stay valid. */
+/* at_format - "scratch folder/" and a name by a format. */
 static inline const char *at_format(const char *format, ...) SHEAF_PRINTF(1, 2);
 static inline const char *at_format(const char *format, ...)
 {
-    static char path[8][400];
-    static int next;
-    char *p = path[next++ % 8];
-    const int n = snprintf(p, sizeof *path, "%s/", scratch.dir);
+    char name[400];
     va_list list;
     va_start(list, format);
-    vsnprintf(p + n, sizeof *path - (size_t)n, format, list);
+    vsnprintf(name, sizeof name, format, list);
     va_end(list);
-    return p;
+    return textf("%s/%s", scratch.dir, name);
 }
 
 static inline const char *at(const char *name)
 {
-    return at_format("%s", name);
+    return textf("%s/%s", scratch.dir, name);
 }
 
 /* put - a file that holds `text`. */
@@ -85,6 +82,51 @@ static inline int64_t entries(const char *path)
     sheaf__names_free(names, n);
     return n;
 }
+
+/* ---- files that are there ---- */
+
+static inline void copy_file(const char *to, const char *from)
+{
+    char *bytes = NULL;
+    size_t size;
+    CHECK_OK(sheaf__file_read_all(&bytes, &size, from, SIZE_MAX));
+    CHECK_OK(sheaf__file_write_whole(to, bytes, size));
+    free(bytes);
+}
+
+/* A folder and all in it, copied. */
+static inline void copy_tree(const char *to, const char *from)
+{
+    char **names = NULL;
+    int64_t n = 0;
+    CHECK_OK(sheaf__make_dirs(to));
+    CHECK_OK(sheaf__list_dir(&names, &n, from));
+    for (int64_t i = 0; i < n; i++) {
+        const char *a = textf("%s/%s", from, names[i]);
+        const bool folder = sheaf__path_kind(a) == SHEAF_PATH_DIR;
+        (folder ? copy_tree : copy_file)(textf("%s/%s", to, names[i]), a);
+    }
+    sheaf__names_free(names, n);
+}
+
+static inline void cut_file(const char *path, double share)
+{
+    char *bytes = NULL;
+    size_t size;
+    CHECK_OK(sheaf__file_read_all(&bytes, &size, path, SIZE_MAX));
+    CHECK_OK(sheaf__file_write_whole(path, bytes, (size_t)((double)size * share)));
+    free(bytes);
+}
+
+static inline void swap_files(const char *a, const char *b)
+{
+    const char *third = textf("%s.third", a);
+    assert_int_equal(rename(a, third), 0);
+    assert_int_equal(rename(b, a), 0);
+    assert_int_equal(rename(third, b), 0);
+}
+
+/* ---- the folder ---- */
 
 /* For FIXTURE(): before and after all tests. */
 static inline int make_scratch(void **state)

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "tests/check.h"
+
 /* golden_root - $SHEAF_GOLDEN (the full collection), else $SHEAF_TEST_DATA, else tests/data of the
  * sources. */
 static inline const char *golden_root(char buffer[512])
@@ -20,14 +22,11 @@ static inline const char *golden_root(char buffer[512])
     return buffer;
 }
 
-/* golden - "ROOT/name"; the last eight results stay valid. */
+/* golden - "ROOT/name". */
 static inline const char *golden(const char *name)
 {
-    static char path[8][1536];
-    static int next;
-    char root[512], *p = path[next++ % 8];
-    snprintf(p, sizeof path[0], "%s/%s", golden_root(root), name);
-    return p;
+    char root[512];
+    return textf("%s/%s", golden_root(root), name);
 }
 
 /* golden_each - visits all that a pattern as of a shell finds there (of "X/" folders alone), and

@@ -4,6 +4,7 @@
 
 #include "tests/pickle_made.h"
 #include "tests/files.h"
+#include "tests/findings.h"
 #include "tests/golden.h"
 
 #include <dirent.h>
@@ -15,63 +16,6 @@
 #include "formats/torch.h"
 
 /* ---- reading ---- */
-
-static inline void print_findings(const sheaf_catalog *c)
-{
-    static const char *const severity[] = { "note", "warning", "defect" };
-    for (int64_t i = 0; i < c->nfindings; i++) {
-        const sheaf_finding *f = &c->finding[i];
-        fprintf(stderr, "%s %s: %s '%s' expected: %s found: %s cure: %s\n", severity[f->severity],
-                f->code, f->path, f->tensor, f->expected, f->found, f->cure);
-    }
-}
-
-/* The finding of this code and severity whose path, tensor, expectation or text holds `part`;
- * NULL. */
-static inline const sheaf_finding *finding(const sheaf_catalog *c, sheaf_severity severity,
-                                           const char *code, const char *part)
-{
-    for (int64_t i = 0; i < c->nfindings; i++) {
-        const sheaf_finding *f = &c->finding[i];
-        if (f->severity == severity && strcmp(f->code, code) == 0 &&
-            (strstr(f->path, part) != NULL || strstr(f->tensor, part) != NULL ||
-             strstr(f->found, part) != NULL || strstr(f->expected, part) != NULL))
-            return f;
-    }
-    return NULL;
-}
-
-#define CHECK_FINDING(c, severity, code, part)                                                     \
-    do {                                                                                           \
-        if (finding(c, severity, code, part) == NULL) {                                            \
-            print_findings(c);                                                                     \
-            fail_msg("%s:%d: no finding '%s' with '%s'", __FILE__, __LINE__, (code), (part));      \
-        }                                                                                          \
-    } while (0)
-
-#define CHECK_SOUND(c)                                                                             \
-    do {                                                                                           \
-        if (sheaf__catalog_defects(c) > 0) {                                                       \
-            print_findings(c);                                                                     \
-            fail_msg("%s:%d: %s has defects", __FILE__, __LINE__, (c)->root);                      \
-        }                                                                                          \
-    } while (0)
-
-/* No source is made of what has a defect; the status says of which kind the first one is. Frees
- * `c`. */
-static inline void check_no_source(sheaf_catalog *c)
-{
-    sheaf_source *source = NULL;
-    const char *first = "";
-    for (int64_t i = c->nfindings; i-- > 0;)
-        if (c->finding[i].severity == SHEAF_DEFECT)
-            first = c->finding[i].code;
-    const sheaf_code code = strcmp(first, "damaged") == 0       ? SHEAF_E_FORMAT
-                            : strcmp(first, "unsafe") == 0      ? SHEAF_E_UNSAFE
-                            : strcmp(first, "unsupported") == 0 ? SHEAF_E_UNSUPPORTED
-                                                                : SHEAF_E_LAYOUT;
-    CHECK_FAILS(sheaf__catalog_source(&source, c, false), code, "");
-}
 
 static inline sheaf_catalog *read_made(const sheaf_dialect *dialect, const char *path,
                                        const char *config)
@@ -264,9 +208,8 @@ static inline void check_made(const sheaf_catalog *c, const made_model *m, const
 {
     for (int i = 0; i < m->count; i++) {
         const made_tensor *t = &m->tensor[i];
-        char name[128];
+        const char *name = textf("%s%s", prefix, t->name);
         int64_t size, begin[2] = { 0, 0 }, all[2] = { t->shape[0], t->ndim == 2 ? t->shape[1] : 1 };
-        snprintf(name, sizeof name, "%s%s", prefix, t->name);
         const sheaf_logical *l = sheaf__catalog_find(c, name);
         if (l == NULL || l->entry.ndim != t->ndim || l->entry.shape[0] != t->shape[0] ||
             (t->ndim == 2 && l->entry.shape[1] != t->shape[1]))
@@ -278,6 +221,17 @@ static inline void check_made(const sheaf_catalog *c, const made_model *m, const
         free(got);
         free(want);
     }
+}
+
+/* What was read has no defect, `count` tensors (0: any number), and the model's weights. Frees
+ * `c`. */
+static inline void check_gives(sheaf_catalog *c, const made_model *m, int64_t count)
+{
+    CHECK_SOUND(c);
+    if (count > 0)
+        assert_int_equal(c->count, count);
+    check_made(c, m, "", 0);
+    sheaf__catalog_free(c);
 }
 
 /* ---- files of torch ---- */
@@ -335,6 +289,30 @@ static inline sheaf_pickle *made_shape(made_file *f, int ndim, const int64_t *sh
     return tuple;
 }
 
+/* Megatron's args of the model, as a save of `tp` ranks and `pp` stages has them in the file. */
+static inline sheaf_pickle *made_args(made_file *f, const made_model *m, int tp, int pp,
+                                      int64_t padded)
+{
+    sheaf_pickle *args = made_set(f, f->root, "args", SHEAF_PICKLE_DICT);
+    const struct {
+        const char *key;
+        int64_t value;
+    } numbers[] = {
+        { "num_layers", m->layers },          { "hidden_size", m->hidden },
+        { "ffn_hidden_size", m->ffn },        { "num_attention_heads", m->heads },
+        { "num_query_groups", m->groups },    { "kv_channels", m->width },
+        { "tensor_model_parallel_size", tp }, { "pipeline_model_parallel_size", pp },
+        { "padded_vocab_size", padded },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(numbers); i++)
+        made_set_int(f, args, numbers[i].key, numbers[i].value);
+    sheaf__pickle_set(f->doc, args, "swiglu", sheaf__pickle_make_bool(f->doc, true));
+    sheaf__pickle_set(f->doc, args, "untie_embeddings_and_output_weights",
+                      sheaf__pickle_make_bool(f->doc, true));
+    sheaf__pickle_set(f->doc, args, "normalization", sheaf__pickle_make_string(f->doc, "RMSNorm"));
+    return args;
+}
+
 /* Writes and frees. */
 static inline void made_write(made_file *f, const char *path)
 {
@@ -367,45 +345,17 @@ static inline void *made_bf16(float *data, int64_t n)
 
 /* ---- harm ---- */
 
-/* A folder and all in it, copied (two levels). */
-static inline void copy_tree(const char *to, const char *from)
-{
-    char **names = NULL;
-    int64_t n = 0;
-    CHECK_OK(sheaf__make_dirs(to));
-    CHECK_OK(sheaf__list_dir(&names, &n, from));
-    for (int64_t i = 0; i < n; i++) {
-        char a[1600], b[1600], *bytes = NULL;
-        size_t size;
-        snprintf(a, sizeof a, "%s/%s", from, names[i]);
-        snprintf(b, sizeof b, "%s/%s", to, names[i]);
-        if (sheaf__path_kind(a) == SHEAF_PATH_DIR) {
-            copy_tree(b, a);
-            continue;
-        }
-        CHECK_OK(sheaf__file_read_all(&bytes, &size, a, 1 << 28));
-        CHECK_OK(sheaf__file_write_whole(b, bytes, size));
-        free(bytes);
-    }
-    sheaf__names_free(names, n);
-}
+typedef enum harm { NO_HARM, REMOVED, CUT_SHORT, SWAPPED } harm;
 
-static inline void cut_file(const char *path, double share)
+/* Does this to file `a`, which changes places with `b`. */
+static inline void do_harm(harm what, const char *a, const char *b)
 {
-    char *bytes = NULL;
-    size_t size;
-    CHECK_OK(sheaf__file_read_all(&bytes, &size, path, 1 << 28));
-    CHECK_OK(sheaf__file_write_whole(path, bytes, (size_t)((double)size * share)));
-    free(bytes);
-}
-
-static inline void swap_files(const char *a, const char *b)
-{
-    char third[1700];
-    snprintf(third, sizeof third, "%s.third", a);
-    assert_int_equal(rename(a, third), 0);
-    assert_int_equal(rename(b, a), 0);
-    assert_int_equal(rename(third, b), 0);
+    if (what == REMOVED)
+        assert_int_equal(unlink(a), 0);
+    else if (what == CUT_SHORT)
+        cut_file(a, 0.6);
+    else if (what == SWAPPED)
+        swap_files(a, b);
 }
 
 /* ---- recordings ---- */

@@ -2,7 +2,9 @@
 #pragma once
 
 #include "tests/files.h"
+#include "tests/findings.h"
 #include "tests/golden.h"
+#include "tests/same_sources.h"
 
 #include "base/status.h"
 #include "dialects/common/dialects.h"
@@ -186,62 +188,6 @@ static inline sheaf_catalog *sat_read_with(const char *path, const sheaf_dialect
 static inline sheaf_catalog *sat_read_at(const char *path)
 {
     return sat_read_with(path, NULL);
-}
-
-/* The first finding of this code, or NULL. */
-static inline const sheaf_finding *finding(const sheaf_catalog *c, const char *code)
-{
-    for (int64_t i = 0; i < c->nfindings; i++)
-        if (strcmp(c->finding[i].code, code) == 0)
-            return &c->finding[i];
-    return NULL;
-}
-
-static inline const sheaf_finding *defect(const sheaf_catalog *c, const char *code)
-{
-    for (int64_t i = 0; i < c->nfindings; i++)
-        if (c->finding[i].severity == SHEAF_DEFECT && strcmp(c->finding[i].code, code) == 0)
-            return &c->finding[i];
-    return NULL;
-}
-
-/* Fails with all findings unless there are as many defects. */
-static inline void want_defects(const sheaf_catalog *c, int64_t n)
-{
-    if (sheaf__catalog_defects(c) == n)
-        return;
-    for (int64_t i = 0; i < c->nfindings; i++) {
-        const sheaf_finding *f = &c->finding[i];
-        print_error("%d %s | %s | %s | %s | %s | %s\n", (int)f->severity, f->code, f->path,
-                    f->tensor, f->expected, f->found, f->cure);
-    }
-    fail_msg("%s: %d defects, not %d", c->root, (int)sheaf__catalog_defects(c), (int)n);
-}
-
-/* Two views of one model: the same tensors, dtypes, shapes and bytes. `tolerance` for float32, 0 =
- * bytes. */
-static inline void same_sources(sheaf_source *a, sheaf_source *b, double tolerance)
-{
-    assert_int_equal(a->count(a), b->count(b));
-    for (int64_t i = 0; i < a->count(a); i++) {
-        const sheaf_source_entry *e = a->entry(a, i), *f = b->find(b, e->name);
-        if (f == NULL || f->dtype != e->dtype || f->ndim != e->ndim ||
-            memcmp(e->shape, f->shape, (size_t)e->ndim * sizeof *e->shape) != 0)
-            fail_msg("%s: is not in both alike", e->name);
-        int64_t rows = 1, cols = 1;
-        for (int d = 0; d < e->ndim; d++)
-            *(d > 0 && d == e->ndim - 1 ? &cols : &rows) *= e->shape[d];
-        const size_t bytes = (size_t)(rows * cols) * sheaf_dtype_bytes(e->dtype);
-        float *x = malloc(bytes + 4), *y = malloc(bytes + 4);
-        CHECK_OK(a->read(a, e->name, 0, rows, 0, cols, x));
-        CHECK_OK(b->read(b, e->name, 0, rows, 0, cols, y));
-        if (tolerance == 0)
-            CHECK_BYTES(e->name, x, y, bytes);
-        for (int64_t k = 0; tolerance > 0 && k < rows * cols; k++)
-            CHECK_NEAR(e->name, x[k], y[k], tolerance);
-        free(x);
-        free(y);
-    }
 }
 
 /* The catalog's weights, with the findings allowed to be there; closes it. */

@@ -428,9 +428,7 @@ TEST(test_piece__is_not_expanded_beyond_all_measure)
     CHECK_FAILS(sheaf__catalog_piece(c, t, &one), SHEAF_E_UNSUPPORTED, "expanded from a file");
     c->expanded = 0;
     for (int i = 0; i < 100; i++) { /* many that are small, together */
-        char name[16];
-        snprintf(name, sizeof name, "s%d", i);
-        CHECK_OK(sheaf__catalog_tensor(&t, c, name, SHEAF_F32, 2, some));
+        CHECK_OK(sheaf__catalog_tensor(&t, c, textf("s%d", i), SHEAF_F32, 2, some));
         sheaf_piece p = sheaf__piece_dense(file, 0, SHEAF_F32, 0, 2, some);
         p.stride[0] = p.stride[1] = 0;
         sheaf_status *st = sheaf__catalog_piece(c, t, &p);
@@ -578,17 +576,13 @@ TEST(test_names__many)
 {
     int file;
     sheaf_catalog *c = new_catalog(&file);
-    char name[40];
-    for (int i = 0; i < 5000; i++) {
-        snprintf(name, sizeof name, "tensor.%d", (i * 7919) % 5000);
-        (void)two_axes(c, name, i + 1, 1);
-    }
+    for (int i = 0; i < 5000; i++)
+        (void)two_axes(c, textf("tensor.%d", (i * 7919) % 5000), i + 1, 1);
     assert_int_equal(c->count, 5000);
     CHECK_OK(sheaf__catalog_sort(c));
-    for (int i = 0; i < 5000; i++) {
-        snprintf(name, sizeof name, "tensor.%d", (i * 7919) % 5000);
-        assert_int_equal(sheaf__catalog_find(c, name)->entry.shape[0], i + 1);
-    }
+    for (int i = 0; i < 5000; i++)
+        assert_int_equal(
+            sheaf__catalog_find(c, textf("tensor.%d", (i * 7919) % 5000))->entry.shape[0], i + 1);
     assert_null(sheaf__catalog_find(c, "tensor.5000"));
     sheaf__catalog_free(c);
 }

@@ -95,7 +95,6 @@ static sheaf_catalog *make(const world *w)
         CHECK_OK(sheaf__file_write_whole(at(path), bytes, end));
         CHECK_OK(sheaf__catalog_file(&file, c, at(path), NULL));
         for (int t = 0; t < tensors; t++) {
-            char name[32];
             sheaf_logical *l;
             const bool norm = t >= MATRICES && t < MATRICES + NORMS, factor = t >= MATRICES + NORMS;
             const int64_t shape[2] = { norm     ? SMALL
@@ -103,8 +102,8 @@ static sheaf_catalog *make(const world *w)
                                                 : WIDE,
                                        WIDE },
                           local[2] = { norm ? SMALL : WIDE, WIDE };
-            snprintf(name, sizeof name, "t%02d", t);
-            CHECK_OK(sheaf__catalog_tensor(&l, c, name, w->dtype, norm ? 1 : 2, shape));
+            CHECK_OK(
+                sheaf__catalog_tensor(&l, c, textf("t%02d", t), w->dtype, norm ? 1 : 2, shape));
             l->replicated = !factor;
             l->drifted = factor;
             l->kind = factor ? SHEAF_LORA : SHEAF_WEIGHT;
@@ -316,20 +315,18 @@ static sheaf_catalog *make_doubles(const doubles *d)
     CHECK_OK(sheaf__catalog_new(&c, &test_dialect, scratch.dir));
     for (int r = 0; r < d->parts; r++) {
         static float value[5][N];
-        char path[16], name[16];
         int file;
         for (int t = 0; t < 5; t++) {
             uint64_t key = key_of((uint64_t)t, (uint64_t)d->value[r][t], 3);
             for (int i = 0; i < N; i++)
                 value[t][i] = d->value[r][t] < 0 ? 0 : (float)number(&key);
         }
-        snprintf(path, sizeof path, "part%d", r);
+        const char *path = textf("part%d", r);
         CHECK_OK(sheaf__file_write_whole(at(path), value, sizeof value));
         CHECK_OK(sheaf__catalog_file(&file, c, at(path), NULL));
         for (int t = 0; t < 5; t++) {
             sheaf_logical *l;
-            snprintf(name, sizeof name, "t%d.%d", d->stages ? r : 0, t);
-            CHECK_OK(sheaf__catalog_tensor(&l, c, name, F, 1,
+            CHECK_OK(sheaf__catalog_tensor(&l, c, textf("t%d.%d", d->stages ? r : 0, t), F, 1,
                                            (int64_t[]){ d->stages ? N : N * d->parts }));
             sheaf_piece p = sheaf__piece_dense(file,
                                                !d->ranks   ? -1
@@ -366,22 +363,19 @@ static void check_twins(int same, const char *found)
     enum { TENSORS = 4 };
     static uint32_t bytes[TENSORS][BIG];
     sheaf_catalog *c = NULL;
-    char path[32];
     CHECK_OK(sheaf__catalog_new(&c, &test_dialect, scratch.dir));
     for (int r = 0; r < 2; r++) {
         int file;
         for (int t = 0; t < TENSORS; t++)
             for (int i = 0; i < BIG; i++)
                 bytes[t][i] = 0x3f000000u + (uint32_t)(i * 77 + t * 1001 + (t < same ? 0 : r) * 13);
-        snprintf(path, sizeof path, "twin%d", r);
+        const char *path = textf("twin%d", r);
         CHECK_OK(sheaf__file_write_whole(at(path), bytes, sizeof bytes));
         CHECK_OK(sheaf__catalog_file(&file, c, at(path), NULL));
         for (int t = 0; t < TENSORS; t++) {
-            char name[32];
             sheaf_logical *l;
             const int64_t shape[2] = { 2 * WIDE, WIDE }, local[2] = { WIDE, WIDE };
-            snprintf(name, sizeof name, "t%d", t);
-            CHECK_OK(sheaf__catalog_tensor(&l, c, name, SHEAF_F32, 2, shape));
+            CHECK_OK(sheaf__catalog_tensor(&l, c, textf("t%d", t), SHEAF_F32, 2, shape));
             l->kind = SHEAF_WEIGHT;
             sheaf_piece p =
                 sheaf__piece_dense(file, r, SHEAF_F32, t * (int64_t)sizeof *bytes, 2, local);

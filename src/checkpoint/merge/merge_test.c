@@ -34,22 +34,13 @@ static void fresh_folder(const char *dir)
     assert_int_equal(mkdir(dir, 0755), 0);
 }
 
-static void copy_file(const char *from, const char *to)
-{
-    char *bytes;
-    size_t size;
-    CHECK_OK(sheaf__file_read_all(&bytes, &size, from, 1 << 28));
-    CHECK_OK(sheaf__file_write_whole(to, bytes, size));
-    free(bytes);
-}
-
 /* A PEFT folder of its own, with text replaced in its config. */
 static void make_adapter(const char *dir, const char *from, const char *find, const char *put)
 {
     char *text;
     size_t size;
     fresh_folder(dir);
-    copy_file(within(from, "adapter_model.safetensors"), within(dir, "adapter_model.safetensors"));
+    copy_file(within(dir, "adapter_model.safetensors"), within(from, "adapter_model.safetensors"));
     CHECK_OK(sheaf__file_read_all(&text, &size, within(from, "adapter_config.json"), 1 << 20));
     char *at = strstr(text, find);
     assert_non_null(at);
@@ -301,9 +292,9 @@ static const char *weights_of(const recorded *r)
 static void make_base(const recorded *r)
 {
     fresh_folder(at("base"));
-    copy_file(weights_of(r), at("base/model.safetensors"));
+    copy_file(at("base/model.safetensors"), weights_of(r));
     if (there(of_case(r->base, "config.json")))
-        copy_file(of_case(r->base, "config.json"), at("base/config.json"));
+        copy_file(at("base/config.json"), of_case(r->base, "config.json"));
 }
 
 static void read_weights(double weights[2], const char *note)
@@ -446,7 +437,7 @@ static void adapter_of_file(const char *dir, const char *file, const char *confi
     json_t *object = NULL;
     sheaf_safetensors *tensors;
     fresh_folder(dir);
-    copy_file(file, within(dir, "adapter_model.safetensors"));
+    copy_file(within(dir, "adapter_model.safetensors"), file);
     CHECK_OK(sheaf__safetensors_open(&tensors, file));
     int64_t rank = 0;
     for (int64_t i = 0; i < tensors->header.count; i++)

@@ -137,8 +137,8 @@ TEST(test_diff__values_types_shapes_and_names)
 
 /* ---- models ---- */
 
-/* copy_file - a copy with `put` in place of `find`, where that is not NULL. */
-static void copy_file(const char *to, const char *from, const char *find, const char *put)
+/* copy_with - a copy with `put` in place of `find`, where that is not NULL. */
+static void copy_with(const char *to, const char *from, const char *find, const char *put)
 {
     char *bytes;
     size_t size;
@@ -180,10 +180,10 @@ TEST(test_diff__shards_and_adapters)
     };
     for (size_t i = 0; i < ARRAY_LEN(edits); i++) {
         CHECK_OK(sheaf__make_dir(at("adapter")));
-        copy_file(at("adapter/adapter_model.safetensors"),
+        copy_with(at("adapter/adapter_model.safetensors"),
                   golden("llama/tiny_llama/lora/adapter_init/adapter_model.safetensors"), NULL,
                   NULL);
-        copy_file(at("adapter/adapter_config.json"),
+        copy_with(at("adapter/adapter_config.json"),
                   golden("llama/tiny_llama/lora/adapter_init/adapter_config.json"), edits[i].find,
                   edits[i].put);
         assert_int_equal(
@@ -216,9 +216,9 @@ TEST(test_diff__configs_that_mean_the_same)
     sheaf_weights_diff_report report;
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         CHECK_OK(sheaf__make_dir(at("model")));
-        copy_file(at("model/model.safetensors"), golden("llama/tiny_llama/hf/model.safetensors"),
+        copy_with(at("model/model.safetensors"), golden("llama/tiny_llama/hf/model.safetensors"),
                   NULL, NULL);
-        copy_file(at("model/config.json"), golden(rows[i].config), rows[i].find, rows[i].put);
+        copy_with(at("model/config.json"), golden(rows[i].config), rows[i].find, rows[i].put);
         (void)differ_by(&report, golden("llama/tiny_llama/hf"), at("model"));
         if (report.config_keys != rows[i].keys)
             fail_msg("row %zu: %d keys differ: %s", i, (int)report.config_keys, told);
@@ -237,7 +237,7 @@ TEST(test_diff__tied_head)
     sheaf_weights_diff_report report;
     CHECK_OK(sheaf__make_dir(at("tied")));
     write_file("tied/model.safetensors", specs, 1, (const void *const[]){ x });
-    copy_file(at("tied/config.json"), golden("llama/tiny_qwen2/hf/config.json"), NULL, NULL);
+    copy_with(at("tied/config.json"), golden("llama/tiny_qwen2/hf/config.json"), NULL, NULL);
     const char *equal = write_file("equal.safetensors", specs, 2, (const void *const[]){ x, x });
     assert_false(differ_by(&report, at("tied"), equal));
     assert_int_equal(report.tensors, 2);

@@ -1,5 +1,6 @@
 /* verify_test.c - what is read of a catalog to tell whether it is sound. */
 #include "tests/files.h"
+#include "tests/findings.h"
 #include "tests/golden.h"
 
 #include <sys/stat.h>
@@ -8,14 +9,6 @@
 #include "formats/safetensors.h"
 
 static const sheaf_dialect test_dialect = { .name = "test" };
-
-static const sheaf_finding *finding(const sheaf_catalog *c, const char *code)
-{
-    for (int64_t i = 0; i < c->nfindings; i++)
-        if (strcmp(c->finding[i].code, code) == 0)
-            return &c->finding[i];
-    return NULL;
-}
 
 /* ZeRO 3 leaves tensors of no elements in every part: copies without a piece. */
 TEST(test_verify__copies_of_no_elements_are_nothing_to_read)
@@ -30,7 +23,7 @@ TEST(test_verify__copies_of_no_elements_are_nothing_to_read)
     CHECK_OK(sheaf__catalog_check(c));
     CHECK_OK(sheaf_verify_catalog(&report, c, &(sheaf_weights_verify_options){ 0 }));
     assert_int_equal(report.read, 0);
-    assert_null(finding(c, "missing"));
+    assert_null(finding(c, -1, "missing", ""));
     sheaf__catalog_free(c);
 }
 
@@ -39,22 +32,10 @@ TEST(test_verify__copies_of_no_elements_are_nothing_to_read)
 /* A folder of scratch with the files of a recorded one; a file's text may be another. */
 static void copy_folder(const char *to, const char *from, const char *other, const char *text)
 {
-    char **names = NULL, a[1700], b[500];
-    int64_t n = 0;
     CHECK_OK(sheaf__remove_tree(at(to)));
-    CHECK_OK(sheaf__make_dirs(at(to)));
-    CHECK_OK(sheaf__list_dir(&names, &n, golden(from)));
-    for (int64_t i = 0; i < n; i++) {
-        char *bytes = NULL;
-        size_t size;
-        snprintf(a, sizeof a, "%s/%s", golden(from), names[i]);
-        snprintf(b, sizeof b, "%s/%s", at(to), names[i]);
-        CHECK_OK(sheaf__file_read_all(&bytes, &size, a, SIZE_MAX));
-        const bool instead = other != NULL && strcmp(names[i], other) == 0;
-        CHECK_OK(sheaf__file_write_whole(b, instead ? text : bytes, instead ? strlen(text) : size));
-        free(bytes);
-    }
-    sheaf__names_free(names, n);
+    copy_tree(at(to), golden(from));
+    if (other != NULL)
+        put(textf("%s/%s", at(to), other), text);
 }
 
 /* In the file: `from` becomes `to`, of one length, in its first `count` places. */
@@ -81,7 +62,7 @@ static void check_verdict(const char *what, const char *path, const char *code)
     sheaf_verify_report report;
     CHECK_OK(sheaf_verify(&report, path, &(sheaf_weights_verify_options){ 0 }));
     if (sheaf_verify_sound(&report) != (code == NULL) ||
-        (code != NULL && finding(report.catalog, code) == NULL)) {
+        (code != NULL && finding(report.catalog, -1, code, "") == NULL)) {
         for (int64_t i = 0; i < report.catalog->nfindings; i++)
             print_error("%s: %s: %s\n", report.catalog->finding[i].code,
                         report.catalog->finding[i].tensor, report.catalog->finding[i].found);

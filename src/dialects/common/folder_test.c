@@ -59,10 +59,9 @@ TEST(test_shards__by_hand)
         CHECK_OK(sheaf__folder_commit(folder));
         assert_int_equal(entries(at("hand")), rows[i].shards + (rows[i].shards > 1));
         for (int t = 0; t < rows[i].n; t++) {
-            char name[80];
             sheaf_safetensors *file = NULL;
-            snprintf(name, sizeof name, "hand/m-%05d-of-%05d.safetensors", rows[i].shard[t],
-                     rows[i].shards);
+            const char *name =
+                textf("hand/m-%05d-of-%05d.safetensors", rows[i].shard[t], rows[i].shards);
             CHECK_OK(sheaf__safetensors_open(
                 &file, at(rows[i].shards == 1 ? "hand/m.safetensors" : name)));
             if (sheaf__safetensors_find(file, names[t]) == NULL)
@@ -226,10 +225,8 @@ static int complete(const char *dst)
         return 0;
     assert_int_equal(entries(dst), 5);
     for (int i = 1; i <= 2; i++) {
-        char path[400];
         sheaf_safetensors *file = NULL;
-        snprintf(path, sizeof path, "%s/m-%05d-of-00002.safetensors", dst, i);
-        CHECK_OK(sheaf__safetensors_open(&file, path));
+        CHECK_OK(sheaf__safetensors_open(&file, textf("%s/m-%05d-of-00002.safetensors", dst, i)));
         sheaf__safetensors_close(file);
     }
     return 1;

@@ -22,14 +22,14 @@ static const struct {
 static sheaf_catalog *new_catalog(const char *config)
 {
     static float number[NUMBERS];
-    char text[512], name[16];
+    char text[512];
     sheaf_catalog *c = NULL;
     CHECK_OK(sheaf__catalog_new(&c, &test_dialect, scratch.dir));
     for (int f = 0; f < FILES; f++) {
         int is;
         for (int i = 0; i < NUMBERS; i++)
             number[i] = (float)(f * 10000 + i);
-        snprintf(name, sizeof name, "file%d", f);
+        const char *name = textf("file%d", f);
         CHECK_OK(sheaf__file_write_whole(at(name), number, sizeof number));
         CHECK_OK(sheaf__catalog_file(&is, c, at(name), NULL));
         assert_int_equal(is, f);
@@ -94,13 +94,11 @@ TEST(test_pieces__of_any_cut_are_those_of_the_matrices)
         for (int axis = 0; axis < 3; axis++)
             for (int64_t each = 1; each <= 4; each++) {
                 sheaf_catalog *c = new_catalog(families[f].config);
-                char name[192];
                 for (int w = 0; w < 3; w++) {
-                    snprintf(name, sizeof name, "%smodel.layers.0.mlp.experts.gate_up_proj",
-                             words[w]);
-                    add(c, name, 100 * w, 3, gate_up, axis, each);
-                    snprintf(name, sizeof name, "%smodel.layers.0.mlp.experts.down_proj", words[w]);
-                    add(c, name, 1000 + 100 * w, 3, down, axis, each);
+                    add(c, textf("%smodel.layers.0.mlp.experts.gate_up_proj", words[w]), 100 * w, 3,
+                        gate_up, axis, each);
+                    add(c, textf("%smodel.layers.0.mlp.experts.down_proj", words[w]),
+                        1000 + 100 * w, 3, down, axis, each);
                 }
                 add(c, "model.layers.0.mlp.gate.weight", 7, 2, (int64_t[]){ EXPERTS, HIDDEN },
                     axis % 2, each);
@@ -111,18 +109,18 @@ TEST(test_pieces__of_any_cut_are_those_of_the_matrices)
                 assert_int_equal(c->nfindings, 0);
                 for (int i = 0; i < 3 * 3 * EXPERTS; i++) {
                     const int w = i / 9, e = i / 3 % 3, k = i % 3;
-                    snprintf(name, sizeof name, "%smodel.layers.0.%s.%d.%s.weight", words[w],
-                             families[f].experts, e,
-                             k == 0   ? families[f].gate
-                             : k == 1 ? families[f].up
-                                      : families[f].down);
-                    check(c, name, k == 2 ? HIDDEN : WIDTH, k == 2 ? WIDTH : HIDDEN,
+                    check(c,
+                          textf("%smodel.layers.0.%s.%d.%s.weight", words[w], families[f].experts,
+                                e,
+                                k == 0   ? families[f].gate
+                                : k == 1 ? families[f].up
+                                         : families[f].down),
+                          k == 2 ? HIDDEN : WIDTH, k == 2 ? WIDTH : HIDDEN,
                           (k == 2 ? 1000 : 0) + 100 * w, k == 2 ? down : gate_up, axis, each, e,
                           k == 1 ? WIDTH : 0);
                 }
-                snprintf(name, sizeof name, "model.layers.0.%s", families[f].router);
-                check(c, name, EXPERTS, HIDDEN, 7, (int64_t[]){ 1, EXPERTS, HIDDEN }, 1 + axis % 2,
-                      each, 0, 0);
+                check(c, textf("model.layers.0.%s", families[f].router), EXPERTS, HIDDEN, 7,
+                      (int64_t[]){ 1, EXPERTS, HIDDEN }, 1 + axis % 2, each, 0, 0);
                 sheaf__catalog_free(c);
             }
 }

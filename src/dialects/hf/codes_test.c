@@ -1,5 +1,6 @@
 /* codes_test.c - folders of quantized models: what is read is what their parts stand for, of any
  * box; the recorded numbers of the original programs; each way the parts can be wrong is named. */
+#include "tests/findings.h"
 #include "tests/quant_folders.h"
 #include "tests/recordings.h"
 
@@ -41,9 +42,7 @@ static const struct {
 
 static const char *recorded(const char *name)
 {
-    char path[256];
-    snprintf(path, sizeof path, "quant/%s", name);
-    return recording(path);
+    return recording(textf("quant/%s", name));
 }
 
 static bool is_there(const char *path)
@@ -96,9 +95,7 @@ typedef struct parts {
 
 static const quant_tensor *part(quant_folder *f, const char *stem, const char *suffix)
 {
-    char name[256];
-    snprintf(name, sizeof name, "%s%s", stem, suffix);
-    return quant_find(f, name);
+    return quant_find(f, textf("%s%s", stem, suffix));
 }
 
 static int64_t number_at(const quant_tensor *t, int64_t i)
@@ -169,9 +166,8 @@ static float int8(const parts *p, int64_t r, int64_t c)
 static parts find_parts(quant_folder *f, const char *folder, const char *weight,
                         const sheaf_source_entry *e)
 {
-    char stem[200];
     parts p = { .out = e->shape[0], .in = e->shape[1] };
-    snprintf(stem, sizeof stem, "%.*s", (int)(strlen(weight) - 7), weight);
+    const char *stem = textf("%.*s", (int)(strlen(weight) - 7), weight);
     p.less_one = strstr(folder, "v2") == NULL;
     p.state = part(f, stem, ".weight.quant_state.bitsandbytes__nf4");
     if (p.state == NULL)
@@ -263,8 +259,7 @@ static void check_boxes(sheaf_source *s, const char *name, const float *all, int
 /* float32 in a recorded file, before they are rounded to the type of the folder. */
 static void check_recorded(sheaf_source *s, const char *file)
 {
-    char path[1600];
-    snprintf(path, sizeof path, "%s.safetensors", recorded(file));
+    const char *path = textf("%s.safetensors", recorded(file));
     sheaf_source *want = NULL;
     if (!is_there(path))
         return;
@@ -451,10 +446,8 @@ TEST(test_codes__float8_as_recorded)
         static const char *const parts_of[] = { "weight", "weight_scale_inv", "dequant" };
         quant_folder f = { .count = 0 };
         for (int i = 0; i < 3; i++) {
-            char stored[64], name[64];
-            snprintf(stored, sizeof stored, "%s.%s", cases[k].name, parts_of[i]);
-            snprintf(name, sizeof name, "x.%s", parts_of[i]);
-            take_recorded(&f, file, stored, name);
+            const char *name = textf("x.%s", parts_of[i]);
+            take_recorded(&f, file, textf("%s.%s", cases[k].name, parts_of[i]), name);
         }
         assert_true(asprintf(&f.config, fp8_config, cases[k].block, cases[k].block) > 0);
         sheaf_source *s = source_of(&f);
@@ -485,11 +478,8 @@ TEST(test_codes__plain_layers_lie_among_quantized_ones)
                                         ".nested_quant_map", ".quant_state.bitsandbytes__nf4" };
     quant_folder f;
     quant_open(&f, recorded("tiny_llama/bnb_nf4_double"));
-    for (size_t i = 0; i < ARRAY_LEN(drop); i++) {
-        char name[256];
-        snprintf(name, sizeof name, "%s.weight%s", layer, drop[i]);
-        quant_drop(&f, quant_find(&f, name));
-    }
+    for (size_t i = 0; i < ARRAY_LEN(drop); i++)
+        quant_drop(&f, quant_find(&f, textf("%s.weight%s", layer, drop[i])));
     quant_resize(quant_find(&f, "model.layers.0.self_attn.k_proj.weight"), "BF16", "[32, 64]");
     sheaf_catalog *c = catalog_of(&f, false);
     assert_int_equal(c->nfindings, 0);
@@ -505,8 +495,7 @@ typedef enum change {
     DROP,   /* the tensor with this suffix */
     TYPE,   /* it has another dtype and shape: text */
     FLOAT,  /* element `at` is the float `value` */
-    WORD,   /* element `at` is the 32-bit word `at_value` */
-    FILL,   /* each word is that */
+    WORD,   /* element `at` is the 32-bit word `value` */
     TEXT,   /* `text` becomes `to` in it, of the same length */
     COPY,   /* another tensor `to` with its content */
     CONFIG, /* `text` becomes `to` in the config */
@@ -514,114 +503,83 @@ typedef enum change {
     CUT,    /* the file ends early */
 } change;
 
+#define DOUBLED "tiny_llama/bnb_nf4_double"
+#define INT8 "tiny_llama/bnb_int8"
+#define BY_INDEX "tiny_llama_gptq_asym_actorder"
+#define PACKED "tiny_llama_ct_pack_asym"
+#define STATE ".weight.quant_state.bitsandbytes__nf4"
+
 static const struct {
     const char *folder;
     change kind;
-    const char *suffix, *text, *to;
+    const char *suffix;
+    const char *code, *part; /* of the finding, and what it contains */
+    const char *text, *to;
     int at;
     double value;
-    const char *code, *part; /* of the first finding, and what it contains */
 } wrong[] = {
-    { "tiny_llama/bnb_nf4_double", DROP, ".weight.absmax", .code = "missing",
-      .part = "k_proj.weight.absmax, which belongs to it" },
-    { "tiny_llama/bnb_nf4_double", DROP, ".weight.quant_map", .code = "missing",
-      .part = "k_proj.weight.quant_map, which belongs" },
-    { "tiny_llama/bnb_nf4_double", DROP, ".weight.nested_absmax", .code = "missing",
-      .part = "k_proj.weight.nested_absmax, which belongs" },
-    { "tiny_llama/bnb_nf4_double", DROP, ".weight.nested_quant_map", .code = "missing",
-      .part = "k_proj.weight.nested_quant_map, which belongs" },
-    { "tiny_llama/bnb_nf4_double", DROP, ".weight", .code = "missing",
-      .part = "k_proj.weight, which belongs" },
-    { "tiny_llama/bnb_nf4_double", DROP, ".weight.quant_state.bitsandbytes__nf4", .code = "missing",
-      .part = "quant" },
-    { "tiny_llama/bnb_nf4_double", TYPE, ".weight", "U8", "[1000, 1]", .code = "shape",
-      .part = "1024 bytes: two codes in each, of [32, 64]" },
-    { "tiny_llama/bnb_nf4_double", TYPE, ".weight", "I8", "[1024, 1]", .code = "conflict",
-      .part = "quantized twice" },
-    { "tiny_llama/bnb_nf4_double", TYPE, ".weight.absmax", "U8", "[31]", .code = "shape",
-      .part = "U8 [32]" },
-    { "tiny_llama/bnb_nf4_double", TYPE, ".weight.absmax", "F32", "[32]", .code = "dtype",
-      .part = "U8 [32]" },
-    { "tiny_llama/bnb_nf4_double", TYPE, ".weight.nested_absmax", "F32", "[2]", .code = "shape",
-      .part = "F32 [1]" },
-    { "tiny_llama/bnb_nf4_double", FLOAT, ".weight.quant_map", .at = 3, .value = -0.39,
-      .code = "unsupported", .part = "-0.39" },
-    { "tiny_llama/bnb_nf4_double", FLOAT, ".weight.nested_quant_map", .at = 200, .value = 0.5,
-      .code = "unsupported", .part = "value 200 of the table" },
-    { "tiny_llama/bnb_nf4_double", TEXT, ".weight.quant_state.bitsandbytes__nf4", "\"shape\": [",
-      "\"shape\": {", .code = "damaged", .part = "quant_state" },
-    { "tiny_llama/bnb_nf4_double", TEXT, ".weight.quant_state.bitsandbytes__nf4", "\"blocksize\"",
-      "\"blockzise\"", .code = "damaged", .part = "blocksize" },
-    { "tiny_llama/bnb_nf4_double", TEXT, ".weight.quant_state.bitsandbytes__nf4",
-      "\"blocksize\": 64", "\"blocksize\": 48", .code = "unsupported",
-      .part = "a power of 2 from 32 to 4096" },
-    { "tiny_llama/bnb_nf4_double", TEXT, ".weight.quant_state.bitsandbytes__nf4", "256", "128",
-      .code = "unsupported", .part = "nested_blocksize" },
-    { "tiny_llama/bnb_nf4_double", TEXT, ".weight.quant_state.bitsandbytes__nf4", "[32, 64]",
-      "[64, 64]", .code = "shape", .part = "2048 bytes" },
-    { "tiny_llama/bnb_nf4_double", TEXT, ".weight.quant_state.bitsandbytes__nf4", "\"nf4\"",
-      "\"fp4\"", .code = "damaged", .part = "quant_type" },
-    { "tiny_llama/bnb_nf4_double", TEXT, ".weight.quant_state.bitsandbytes__nf4", "bfloat16",
-      "bfloat32", .code = "unsupported", .part = "float32, float16 or bfloat16" },
-    { "tiny_llama/bnb_nf4_double", COPY, ".weight.nested_absmax", .to = ".SCB", .code = "conflict",
-      .part = "quantized twice" },
-    { "tiny_llama/bnb_nf4_double", CONFIG, .text = "\"bitsandbytes\"", .to = "\"hqq\"",
-      .code = "unsupported", .part = "HQQ" },
-    { "tiny_llama/bnb_nf4_double", NAME, ".weight.quant_state.bitsandbytes__nf4",
-      .to = ".wight.quant_state.bitsandbytes__nf4", .code = "missing", .part = "codes (U8)" },
-    { "tiny_llama/bnb_nf4_double", NAME, ".weight.quant_state.bitsandbytes__nf4",
-      .to = ".quant_state.bitsandbytes__nf4", .code = "missing", .part = "codes (U8)" },
-    { "tiny_llama/bnb_nf4_double", CUT, .code = "damaged", .part = "model.safetensors" },
-    { "tiny_llama/bnb_int8", TYPE, ".SCB", "F32", "[31]", .code = "shape", .part = "F32 [32]" },
-    { "tiny_llama/bnb_int8", TYPE, ".weight", "U8", "[32, 64]", .code = "dtype", .part = "I8" },
-    { "tiny_llama/bnb_int8", DROP, ".SCB", .code = "missing", .part = "without" },
-    { "tiny_llama/bnb_int8", WORD, ".weight_format", .at = 0, .value = 1, .code = "unsupported",
-      .part = "0: rows in order" },
-    { "tiny_llama_gptq_asym_actorder", TYPE, ".qzeros", "I32", "[2, 3]", .code = "shape",
-      .part = "I32 [2, 4]" },
-    { "tiny_llama_gptq_asym_actorder", TYPE, ".scales", "F16", "[3, 32]", .code = "shape",
-      .part = "2 groups of 32 in 64 columns" },
-    { "tiny_llama_gptq_asym_actorder", TYPE, ".scales", "F16", "[2, 31]", .code = "shape",
-      .part = "[2, 32]" },
-    { "tiny_llama_gptq_asym_actorder", TYPE, ".scales", "I16", "[2, 32]", .code = "dtype",
-      .part = "F16 or BF16 or F32" },
-    { "tiny_llama_gptq_asym_actorder", TYPE, ".g_idx", "I32", "[63]", .code = "shape",
-      .part = "I32 [64]" },
-    { "tiny_llama_gptq_asym_actorder", WORD, ".g_idx", .at = 5, .value = 2, .code = "damaged",
-      .part = "groups from 0 to 1" },
-    { "tiny_llama_gptq_asym_actorder", WORD, ".g_idx", .at = 63, .value = -1, .code = "damaged",
-      .part = "-1 for column 63" },
-    { "tiny_llama_gptq_asym_actorder", DROP, ".qzeros", .code = "missing",
-      .part = "k_proj.qzeros" },
-    { "tiny_llama_gptq_asym_actorder", DROP, ".qweight", .code = "missing", .part = "without" },
-    { "tiny_llama_gptq_asym_actorder", CONFIG, .text = "\"gptq\"", .to = "\"awq\"",
-      .code = "unsupported", .part = "gemm, of AWQ" },
-    { "tiny_llama_gptq_asym_actorder", CONFIG, .text = "\"bits\": 4", .to = "\"bits\": 8",
-      .code = "unsupported", .part = "4, of GPTQ" },
-    { "tiny_llama_gptq_asym_actorder", COPY, ".scales", .to = ".weight", .code = "conflict",
-      .part = "one weight, held twice" },
-    { "tiny_llama_awq", TYPE, ".qweight", "I32", "[64]", .code = "shape", .part = "k_proj" },
-    { "tiny_llama_awq", CONFIG, .text = "\"group_size\": 32", .to = "\"group_size\": 64",
-      .code = "shape", .part = "1 groups of 64 in 64 columns" },
-    { "tiny_llama_awq", CONFIG, .text = "\"gemm\"", .to = "\"gemv\"", .code = "unsupported",
-      .part = "gemm" },
-    { "tiny_llama_ct_pack_asym", TYPE, ".weight_zero_point", "I32", "[32, 2]", .code = "shape",
-      .part = "I32 [4, 2]" },
-    { "tiny_llama_gptq_asym_actorder", DROP, ".g_idx", .code = "missing", .part = "k_proj.g_idx" },
-    { "tiny_llama_ct_pack_asym", DROP, ".weight_zero_point", .code = "missing",
-      .part = "k_proj.weight_zero_point" },
-    { "tiny_llama_ct_pack_asym", DROP, ".weight_shape", .code = "missing",
-      .part = "k_proj.weight_shape" },
-    { "tiny_llama_ct_pack_asym", WORD, ".weight_shape", .at = 1, .value = -1, .code = "damaged",
-      .part = "two positive numbers" },
-    { "tiny_llama_ct_pack_asym", WORD, ".weight_shape", .at = 2, .value = 200, .code = "shape",
-      .part = "I32 [32, 25]" },
+    { DOUBLED, DROP, ".weight.absmax", "missing", "k_proj.weight.absmax, which belongs to it" },
+    { DOUBLED, DROP, ".weight.quant_map", "missing", "k_proj.weight.quant_map, which belongs" },
+    { DOUBLED, DROP, ".weight.nested_absmax", "missing",
+      "k_proj.weight.nested_absmax, which belongs" },
+    { DOUBLED, DROP, ".weight.nested_quant_map", "missing",
+      "k_proj.weight.nested_quant_map, which belongs" },
+    { DOUBLED, DROP, ".weight", "missing", "k_proj.weight, which belongs" },
+    { DOUBLED, DROP, STATE, "missing", "quant" },
+    { DOUBLED, TYPE, ".weight", "shape", "1024 bytes: two codes in each, of [32, 64]", "U8",
+      "[1000, 1]" },
+    { DOUBLED, TYPE, ".weight", "conflict", "quantized twice", "I8", "[1024, 1]" },
+    { DOUBLED, TYPE, ".weight.absmax", "shape", "U8 [32]", "U8", "[31]" },
+    { DOUBLED, TYPE, ".weight.absmax", "dtype", "U8 [32]", "F32", "[32]" },
+    { DOUBLED, TYPE, ".weight.nested_absmax", "shape", "F32 [1]", "F32", "[2]" },
+    { DOUBLED, FLOAT, ".weight.quant_map", "unsupported", "-0.39", .at = 3, .value = -0.39 },
+    { DOUBLED, FLOAT, ".weight.nested_quant_map", "unsupported", "value 200 of the table",
+      .at = 200, .value = 0.5 },
+    { DOUBLED, TEXT, STATE, "damaged", "quant_state", "\"shape\": [", "\"shape\": {" },
+    { DOUBLED, TEXT, STATE, "damaged", "blocksize", "\"blocksize\"", "\"blockzise\"" },
+    { DOUBLED, TEXT, STATE, "unsupported", "a power of 2 from 32 to 4096", "\"blocksize\": 64",
+      "\"blocksize\": 48" },
+    { DOUBLED, TEXT, STATE, "unsupported", "nested_blocksize", "256", "128" },
+    { DOUBLED, TEXT, STATE, "shape", "2048 bytes", "[32, 64]", "[64, 64]" },
+    { DOUBLED, TEXT, STATE, "damaged", "quant_type", "\"nf4\"", "\"fp4\"" },
+    { DOUBLED, TEXT, STATE, "unsupported", "float32, float16 or bfloat16", "bfloat16", "bfloat32" },
+    { DOUBLED, COPY, ".weight.nested_absmax", "conflict", "quantized twice", .to = ".SCB" },
+    { DOUBLED, CONFIG, "", "unsupported", "HQQ", "\"bitsandbytes\"", "\"hqq\"" },
+    { DOUBLED, NAME, STATE, "missing", "codes (U8)", .to = ".wight.quant_state.bitsandbytes__nf4" },
+    { DOUBLED, NAME, STATE, "missing", "codes (U8)", .to = ".quant_state.bitsandbytes__nf4" },
+    { DOUBLED, CUT, "", "damaged", "model.safetensors" },
+    { INT8, TYPE, ".SCB", "shape", "F32 [32]", "F32", "[31]" },
+    { INT8, TYPE, ".weight", "dtype", "I8", "U8", "[32, 64]" },
+    { INT8, DROP, ".SCB", "missing", "without" },
+    { INT8, WORD, ".weight_format", "unsupported", "0: rows in order", .at = 0, .value = 1 },
+    { BY_INDEX, TYPE, ".qzeros", "shape", "I32 [2, 4]", "I32", "[2, 3]" },
+    { BY_INDEX, TYPE, ".scales", "shape", "2 groups of 32 in 64 columns", "F16", "[3, 32]" },
+    { BY_INDEX, TYPE, ".scales", "shape", "[2, 32]", "F16", "[2, 31]" },
+    { BY_INDEX, TYPE, ".scales", "dtype", "F16 or BF16 or F32", "I16", "[2, 32]" },
+    { BY_INDEX, TYPE, ".g_idx", "shape", "I32 [64]", "I32", "[63]" },
+    { BY_INDEX, WORD, ".g_idx", "damaged", "groups from 0 to 1", .at = 5, .value = 2 },
+    { BY_INDEX, WORD, ".g_idx", "damaged", "-1 for column 63", .at = 63, .value = -1 },
+    { BY_INDEX, DROP, ".qzeros", "missing", "k_proj.qzeros" },
+    { BY_INDEX, DROP, ".qweight", "missing", "without" },
+    { BY_INDEX, CONFIG, "", "unsupported", "gemm, of AWQ", "\"gptq\"", "\"awq\"" },
+    { BY_INDEX, CONFIG, "", "unsupported", "4, of GPTQ", "\"bits\": 4", "\"bits\": 8" },
+    { BY_INDEX, COPY, ".scales", "conflict", "one weight, held twice", .to = ".weight" },
+    { "tiny_llama_awq", TYPE, ".qweight", "shape", "k_proj", "I32", "[64]" },
+    { "tiny_llama_awq", CONFIG, "", "shape", "1 groups of 64 in 64 columns", "\"group_size\": 32",
+      "\"group_size\": 64" },
+    { "tiny_llama_awq", CONFIG, "", "unsupported", "gemm", "\"gemm\"", "\"gemv\"" },
+    { PACKED, TYPE, ".weight_zero_point", "shape", "I32 [4, 2]", "I32", "[32, 2]" },
+    { BY_INDEX, DROP, ".g_idx", "missing", "k_proj.g_idx" },
+    { PACKED, DROP, ".weight_zero_point", "missing", "k_proj.weight_zero_point" },
+    { PACKED, DROP, ".weight_shape", "missing", "k_proj.weight_shape" },
+    { PACKED, WORD, ".weight_shape", "damaged", "two positive numbers", .at = 1, .value = -1 },
+    { PACKED, WORD, ".weight_shape", "shape", "I32 [32, 25]", .at = 2, .value = 200 },
 };
 
 static void apply(quant_folder *f, size_t i, const char *path)
 {
-    char name[256], old[256];
-    snprintf(old, sizeof old, "%s%s", layer, wrong[i].suffix == NULL ? "" : wrong[i].suffix);
+    char name[256];
+    const char *old = textf("%s%s", layer, wrong[i].suffix);
     quant_tensor *t = quant_find(f, old);
     char *found;
     const int32_t word = (int32_t)wrong[i].value;
@@ -662,23 +620,8 @@ static void apply(quant_folder *f, size_t i, const char *path)
     CHECK_OK(sheaf__remove_tree(path));
     quant_write(f, path);
     if (wrong[i].kind == CUT) {
-        char file[600];
-        snprintf(file, sizeof file, "%s/model.safetensors", path);
-        assert_int_equal(truncate(file, 3000), 0);
+        assert_int_equal(truncate(textf("%s/model.safetensors", path), 3000), 0);
     }
-}
-
-static bool has(const sheaf_catalog *c, const char *code, const char *what)
-{
-    for (int64_t i = 0; i < c->nfindings; i++) {
-        const sheaf_finding *f = &c->finding[i];
-        char text[2048];
-        snprintf(text, sizeof text, "%s | %s | %s | %s | %s", f->path, f->tensor, f->expected,
-                 f->found, f->cure);
-        if (strcmp(f->code, code) == 0 && strstr(text, what) != NULL)
-            return true;
-    }
-    return false;
 }
 
 TEST(test_codes__what_contradicts_is_named)
@@ -690,12 +633,10 @@ TEST(test_codes__what_contradicts_is_named)
         quant_open(&f, path);
         apply(&f, i, at("wrong"));
         CHECK_OK(open_catalog(&c, at("wrong"), false));
-        if (!has(c, wrong[i].code, wrong[i].part)) {
-            for (int64_t k = 0; k < c->nfindings; k++)
-                print_error("%s %s: %s: %s\n", c->finding[k].code, c->finding[k].tensor,
-                            c->finding[k].expected, c->finding[k].found);
-            fail_msg("case %zu, %s%s: no '%s' with '%s'", i, wrong[i].folder,
-                     wrong[i].suffix == NULL ? "" : wrong[i].suffix, wrong[i].code, wrong[i].part);
+        if (finding(c, -1, wrong[i].code, wrong[i].part) == NULL) {
+            print_findings(c);
+            fail_msg("case %zu, %s%s: no '%s' with '%s'", i, wrong[i].folder, wrong[i].suffix,
+                     wrong[i].code, wrong[i].part);
         }
         sheaf__catalog_free(c);
         quant_close(&f);
@@ -718,11 +659,10 @@ TEST(test_codes__scales_that_are_no_numbers)
         { "tiny_llama/bnb_int8", ".SCB", 31, -2 },
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        char name[256], weight[256];
         uint16_t values[32 * 64];
         quant_folder f;
-        snprintf(name, sizeof name, "%s%s", layer, cases[i].suffix);
-        snprintf(weight, sizeof weight, "%s.weight", layer);
+        const char *name = textf("%s%s", layer, cases[i].suffix);
+        const char *weight = textf("%s.weight", layer);
         quant_open(&f, recorded(cases[i].folder));
         memcpy(quant_find(&f, name)->data + 4 * cases[i].at, &(float){ (float)cases[i].value }, 4);
         sheaf_source *s = source_of(&f);
@@ -755,21 +695,20 @@ TEST(test_codes__zeros_of_gptq_tell_its_format)
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         const bool rounds = strncmp(cases[i].format, "auto_round", 10) == 0;
         quant_folder f;
-        char name[256], config[256];
+        char config[256];
         snprintf(config, sizeof config,
                  "\"quant_method\": \"%s\", \"group_size\": 32, \"%s\": \"%s\", \"sym\": %s",
                  rounds ? "auto-round" : "gptq", rounds ? "packing_format" : "checkpoint_format",
                  cases[i].format, cases[i].sym);
         open_layer(&f, config);
-        snprintf(name, sizeof name, "%s.qzeros", layer);
-        const quant_tensor *t = quant_find(&f, name);
+        const quant_tensor *t = quant_find(&f, textf("%s.qzeros", layer));
         for (size_t w = 0; w < t->size; w += 4)
             memcpy(t->data + w, &cases[i].zeros, 4);
         sheaf_catalog *c = catalog_of(&f, true);
-        assert_int_equal(
-            has(c, "conflict",
-                rounds ? "set packing_format to \"auto_round:" : "set checkpoint_format"),
-            cases[i].wrong);
+        assert_int_equal(finding(c, -1, "conflict",
+                                 rounds ? "set packing_format to \"auto_round:"
+                                        : "set checkpoint_format") != NULL,
+                         cases[i].wrong);
         sheaf__catalog_free(c);
         quant_close(&f);
     }
@@ -824,7 +763,8 @@ TEST(test_codes__of_one_group_for_a_row)
             else if (sheaf__ends_with(t->name, ".scales"))
                 quant_resize(t, "F16", "[1, 32]");
         sheaf_catalog *c = catalog_of(&f, true);
-        assert_int_equal(has(c, "shape", "1 groups"), sizes[i] == 63 || sizes[i] == 32);
+        assert_int_equal(finding(c, -1, "shape", "1 groups") != NULL,
+                         sizes[i] == 63 || sizes[i] == 32);
         assert_int_equal(sheaf__catalog_defects(c) > 0, sizes[i] == 63 || sizes[i] == 32);
         sheaf__catalog_free(c);
         quant_close(&f);
@@ -858,13 +798,13 @@ TEST(test_codes__folders_of_autogptq)
         f.config = json_dumps(config, 0);
         json_decref(config);
         sheaf_catalog *c = catalog_of(&f, false);
-        assert_true(has(c, "missing", "quantize_config.json"));
+        assert_true(finding(c, -1, "missing", "quantize_config.json") != NULL);
         sheaf__catalog_free(c);
         put(at("folder/quantize_config.json"),
             "{\"bits\": 4, \"group_size\": 32, \"desc_act\": false, \"sym\": true}");
         CHECK_OK(open_catalog(&c, at("folder"), false));
-        assert_int_equal(has(c, "inferred", "biases of zeros"), !wrong);
-        assert_int_equal(has(c, "foreign", name), wrong);
+        assert_int_equal(finding(c, -1, "inferred", "biases of zeros") != NULL, !wrong);
+        assert_int_equal(finding(c, -1, "foreign", name) != NULL, wrong);
         assert_int_equal(sheaf__catalog_defects(c), wrong);
         sheaf__catalog_free(c);
         quant_close(&f);

@@ -16,13 +16,11 @@
 /* A folder with a tokenizer of three tokens; config: its tokenizer_config.json, or NULL. */
 static const char *folder(const char *name, const char *config)
 {
-    char path[400];
-    snprintf(path, sizeof path, "%s", at(name));
+    const char *path = textf("%s", at(name));
     mkdir(path, 0700);
-    char file[500];
-    snprintf(file, sizeof file, "%s/tokenizer.json", path);
-    put(file, "{\"version\": \"1.0\", \"added_tokens\": [" X "], " MODEL "}\n");
-    snprintf(file, sizeof file, "%s/tokenizer_config.json", path);
+    put(textf("%s/tokenizer.json", path),
+        "{\"version\": \"1.0\", \"added_tokens\": [" X "], " MODEL "}\n");
+    const char *file = textf("%s/tokenizer_config.json", path);
     unlink(file);
     if (config != NULL)
         put(file, config);
@@ -109,8 +107,7 @@ static const char two_more[] =
 
 static void expect_text(const char *folder_name, const char *file, const char *want)
 {
-    char name[64];
-    snprintf(name, sizeof name, "%s/%s", folder_name, file);
+    const char *name = textf("%s/%s", folder_name, file);
     assert_int_equal(sheaf__path_kind(at(name)) == SHEAF_PATH_FILE, want != NULL);
     char *text = want == NULL ? NULL : text_of(at(name));
     if (text != NULL && strstr(text, want) == NULL)
@@ -150,14 +147,12 @@ TEST(test_new_tokens__files_are_as_transformers_saves_them)
     put(at("two.json"), "[{\"content\": \"<y>\", \"rstrip\": true}, {\"content\": \"\\u00e4\\\"\", "
                         "\"special\": true}]");
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        char from[16], to[16], name[64];
         sheaf__new_tokens tokens;
-        snprintf(from, sizeof from, "from%zu", i);
-        snprintf(to, sizeof to, "to%zu", i);
+        const char *from = textf("from%zu", i);
+        const char *to = textf("to%zu", i);
         folder(from, cases[i].config);
-        snprintf(name, sizeof name, "%s/config.json", from);
         if (cases[i].model != NULL)
-            put(at(name), cases[i].model);
+            put(at(textf("%s/config.json", from)), cases[i].model);
         CHECK_OK(sheaf__new_tokens_read(&tokens, at("two.json"), at(from)));
         assert_int_equal(tokens.first, cases[i].first);
         assert_int_equal(tokens.count, 2);
@@ -166,7 +161,7 @@ TEST(test_new_tokens__files_are_as_transformers_saves_them)
         if (cases[i].first == 3)
             expect_text(to, "tokenizer.json", two_more);
         expect_text(to, "tokenizer_config.json", cases[i].want);
-        snprintf(name, sizeof name, "%s/tokenizer.json", to);
+        const char *name = textf("%s/tokenizer.json", to);
         expect_id(to, cases[i].first);
         expect_id(name, cases[i].first); /* without its class */
         sheaf__new_tokens_release(&tokens);

@@ -5,25 +5,28 @@
 #include "dialects/common/dialects.h"
 #include "schema/config.h"
 
+static sheaf_catalog *read_at(const char *path)
+{
+    return read_made(&sheaf__dialect_megatron, path, NULL);
+}
+
 static void check_recording(const char *path, const char *hf)
 {
-    char config[1300], weights[1300], *text = NULL;
+    const char *weights = textf("%s/model.safetensors", hf);
+    char *text = NULL;
     size_t size;
-    snprintf(config, sizeof config, "%s/config.json", hf);
-    snprintf(weights, sizeof weights, "%s/model.safetensors", hf);
     assert_ptr_equal(sheaf__dialect_of(path), &sheaf__dialect_megatron);
-
-    sheaf_catalog *c = read_made(&sheaf__dialect_megatron, path, config);
+    sheaf_catalog *c = read_made(&sheaf__dialect_megatron, path, textf("%s/config.json", hf));
     CHECK_SOUND(c);
     CHECK_OK(sheaf__catalog_compare(c));
     assert_int_equal(check_against(c, weights, false), c->count);
-    snprintf(config, sizeof config, "%s/latest_checkpointed_iteration.txt", path);
-    CHECK_OK(sheaf__file_read_all(&text, &size, config, 100));
+    CHECK_OK(sheaf__file_read_all(&text, &size, textf("%s/latest_checkpointed_iteration.txt", path),
+                                  100));
     assert_int_equal(c->step, strtoll(text, NULL, 10));
     free(text);
     sheaf__catalog_free(c);
 
-    c = read_made(&sheaf__dialect_megatron, path, NULL); /* the vocabulary is not in the files */
+    c = read_at(path); /* the vocabulary is not in the files */
     CHECK_SOUND(c);
     CHECK_FINDING(c, SHEAF_WARNING, "padded", "rows are kept");
     assert_int_equal(check_against(c, weights, true), c->count);
@@ -69,8 +72,7 @@ static void join(float **out, int64_t *n, const made_tensor *t, int64_t from, in
 
 static const made_tensor *tensor_named(const made_model *m, const char *fmt, int64_t layer)
 {
-    char name[96];
-    snprintf(name, sizeof name, fmt, layer);
+    const char *name = textf(fmt, layer);
     for (int i = 0; i < m->count; i++)
         if (strcmp(m->tensor[i].name, name) == 0)
             return &m->tensor[i];
@@ -162,30 +164,10 @@ static void put_layer(made_file *f, sheaf_pickle *dict, const made_model *m, con
 
 static void put_args(made_file *f, const made_model *m, const how *h, int64_t rank)
 {
-    sheaf_pickle *args = made_set(f, f->root, "args", SHEAF_PICKLE_DICT);
-    const struct {
-        const char *key;
-        int64_t value;
-    } numbers[] = {
-        { "num_layers", m->layers },
-        { "hidden_size", m->hidden },
-        { "ffn_hidden_size", m->ffn },
-        { "num_attention_heads", m->heads },
-        { "num_query_groups", m->groups },
-        { "kv_channels", m->width },
-        { "tensor_model_parallel_size", h->tp },
-        { "pipeline_model_parallel_size", h->pp },
-        { "padded_vocab_size", h->padded },
-        { "max_position_embeddings", 64 },
-        { "rotary_base", 20000 },
-    };
-    for (size_t i = 0; i < ARRAY_LEN(numbers); i++)
-        made_set_int(f, args, numbers[i].key, numbers[i].value);
+    sheaf_pickle *args = made_args(f, m, h->tp, h->pp, h->padded);
+    made_set_int(f, args, "max_position_embeddings", 64);
+    made_set_int(f, args, "rotary_base", 20000);
     sheaf__pickle_set(f->doc, args, "group_query_attention", sheaf__pickle_make_bool(f->doc, true));
-    sheaf__pickle_set(f->doc, args, "swiglu", sheaf__pickle_make_bool(f->doc, true));
-    sheaf__pickle_set(f->doc, args, "untie_embeddings_and_output_weights",
-                      sheaf__pickle_make_bool(f->doc, true));
-    sheaf__pickle_set(f->doc, args, "normalization", sheaf__pickle_make_string(f->doc, "RMSNorm"));
     sheaf__pickle_set(f->doc, args, "position_embedding_type",
                       sheaf__pickle_make_string(f->doc, "rope"));
     sheaf__pickle_set(f->doc, args, "rotary_percent", sheaf__pickle_make_float(f->doc, 1));
@@ -211,10 +193,9 @@ static void put_part(const char *path, const made_model *m, const how *h, int tp
                       sheaf__pickle_make_float(f->doc, h->version));
     made_set_int(f, f->root, "iteration", h->step);
     for (int v = 0; v < h->vp; v++) {
-        char key[16];
-        snprintf(key, sizeof key, h->vp > 1 ? "model%d" : "model", v);
-        sheaf_pickle *model = made_set(f, f->root, key, SHEAF_PICKLE_DICT), *encoder = model,
-                     *embedding = model, *output = model;
+        sheaf_pickle *model = made_set(f, f->root, textf(h->vp > 1 ? "model%d" : "model", v),
+                                       SHEAF_PICKLE_DICT),
+                     *encoder = model, *embedding = model, *output = model;
         if (h->old) {
             sheaf_pickle *language = made_set(f, model, "language_model", SHEAF_PICKLE_DICT);
             encoder = made_set(f, language, "encoder", SHEAF_PICKLE_DICT);
@@ -237,34 +218,27 @@ static void put_part(const char *path, const made_model *m, const how *h, int tp
     made_write(f, path);
 }
 
-static void part_path(char path[700], const char *dir, const how *h, int tp, int pp)
+static const char *part_dir(const char *dir, const how *h, int tp, int pp)
 {
-    if (h->pp > 1)
-        snprintf(path, 700, "%s/iter_%07" PRId64 "/mp_rank_%02d_%03d/model_optim_rng.pt", dir,
-                 h->folder, tp, pp);
-    else
-        snprintf(path, 700, "%s/iter_%07" PRId64 "/mp_rank_%02d/model_optim_rng.pt", dir, h->folder,
-                 tp);
+    const char *one = textf("%s/iter_%07" PRId64 "/mp_rank_%02d", dir, h->folder, tp);
+    return h->pp > 1 ? textf("%s_%03d", one, pp) : one;
+}
+
+static const char *part_of(const char *dir, const how *h, int tp, int pp)
+{
+    return textf("%s/model_optim_rng.pt", part_dir(dir, h, tp, pp));
 }
 
 static const char *made_folder(const made_model *m, const how *h)
 {
     static int number;
-    static char dir[400];
-    char path[700];
-    snprintf(dir, sizeof dir, "%s/mg%d", scratch.dir, number++);
+    const char *dir = textf("%s/mg%d", scratch.dir, number++);
     for (int tp = 0; tp < h->tp; tp++)
         for (int pp = 0; pp < h->pp; pp++) {
-            part_path(path, dir, h, tp, pp);
-            *strrchr(path, '/') = '\0';
-            CHECK_OK(sheaf__make_dirs(path));
-            part_path(path, dir, h, tp, pp);
-            put_part(path, m, h, tp, pp);
+            CHECK_OK(sheaf__make_dirs(part_dir(dir, h, tp, pp)));
+            put_part(part_of(dir, h, tp, pp), m, h, tp, pp);
         }
-    char text[32];
-    snprintf(text, sizeof text, "%" PRId64, h->folder);
-    snprintf(path, sizeof path, "%s/latest_checkpointed_iteration.txt", dir);
-    put(path, text);
+    put(textf("%s/latest_checkpointed_iteration.txt", dir), textf("%" PRId64, h->folder));
     return dir;
 }
 
@@ -285,7 +259,7 @@ TEST(test_made__every_way_to_divide_gives_the_model_back)
         const how *h = &ways[i];
         const char *dir = made_folder(m, h);
         assert_ptr_equal(sheaf__dialect_of(dir), &sheaf__dialect_megatron);
-        sheaf_catalog *c = read_made(&sheaf__dialect_megatron, dir, NULL);
+        sheaf_catalog *c = read_at(dir);
         CHECK_SOUND(c);
         CHECK_OK(sheaf__catalog_compare(c));
         assert_null(finding(c, SHEAF_WARNING, "replica", ""));
@@ -306,11 +280,7 @@ TEST(test_made__more_ranks_than_key_value_heads)
     const how ways[] = { { 4, 1, 1, false, false, 40, 7, 7, true, 3, -1 },
                          { 8, 2, 1, true, false, 40, 7, 7, true, 3, 0 } };
     for (size_t i = 0; i < ARRAY_LEN(ways); i++) {
-        sheaf_catalog *c = read_made(&sheaf__dialect_megatron, made_folder(m, &ways[i]), NULL);
-        CHECK_SOUND(c);
-        assert_int_equal(c->count, m->count);
-        check_made(c, m, "", 0);
-        sheaf__catalog_free(c);
+        check_gives(read_at(made_folder(m, &ways[i])), m, m->count);
     }
     made_free(m);
 }
@@ -323,7 +293,7 @@ TEST(test_made__args_that_no_shape_shows)
     sheaf_config config;
     h.strange = "rotary_seq_len_interpolation_factor";
     h.number = 4;
-    sheaf_catalog *c = read_made(&sheaf__dialect_megatron, made_folder(m, &h), NULL);
+    sheaf_catalog *c = read_at(made_folder(m, &h));
     CHECK_SOUND(c);
     CHECK_OK(sheaf_config_parse(&config, c->config, strlen(c->config)));
     assert_true(config.rope.type == SHEAF_ROPE_LINEAR && config.rope.factor == 4);
@@ -332,7 +302,7 @@ TEST(test_made__args_that_no_shape_shows)
 
     h.strange = "add_qkv_bias"; /* Qwen2: heads are not as wide as hidden / heads */
     h.number = 0;
-    c = read_made(&sheaf__dialect_megatron, made_folder(m, &h), NULL);
+    c = read_at(made_folder(m, &h));
     CHECK_OK(sheaf_config_parse(&config, c->config, strlen(c->config)));
     assert_true(config.family == SHEAF_QWEN2 && config.head_dim == 4);
     sheaf_config_release(&config);
@@ -361,16 +331,14 @@ TEST(test_made__a_config_is_held_against_the_args)
     };
     made_model *m = made_llama(37, 12, 24, 1, 6, 2, 4, true);
     const how h = { 1, 1, 1, false, false, 40, 7, 7, false, 3, -1 };
-    char path[600], text[600];
-    snprintf(path, sizeof path, "%s/held.json", scratch.dir);
+    const char *path = at("held.json");
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        snprintf(text, sizeof text,
-                 "{\"model_type\": \"llama\", \"hidden_size\": 12, \"intermediate_size\": 24, "
-                 "\"num_hidden_layers\": 1, \"num_attention_heads\": 6, "
-                 "\"num_key_value_heads\": 2, \"head_dim\": 4, \"vocab_size\": 37, "
-                 "\"max_position_embeddings\": 64, %s}",
-                 rows[i].keys);
-        put(path, text);
+        put(path,
+            textf("{\"model_type\": \"llama\", \"hidden_size\": 12, \"intermediate_size\": 24, "
+                  "\"num_hidden_layers\": 1, \"num_attention_heads\": 6, "
+                  "\"num_key_value_heads\": 2, \"head_dim\": 4, \"vocab_size\": 37, "
+                  "\"max_position_embeddings\": 64, %s}",
+                  rows[i].keys));
         sheaf_catalog *c = read_made(&sheaf__dialect_megatron, made_folder(m, &h), path);
         CHECK_FINDING(c, rows[i].severity, rows[i].code, rows[i].part);
         assert_int_equal(sheaf__catalog_defects(c), rows[i].severity == SHEAF_DEFECT);
@@ -386,47 +354,41 @@ TEST(test_made__a_vocabulary_must_fit_its_padding)
 {
     made_model *m = made_llama(37, 12, 24, 1, 6, 2, 4, true);
     how h = { 1, 1, 1, false, false, 9001, 7, 7, true, 3, -1 };
-    char path[600];
-    sheaf_catalog *c = read_made(&sheaf__dialect_megatron, made_folder(m, &h), NULL);
+    sheaf_catalog *c = read_at(made_folder(m, &h));
     CHECK_SOUND(c);
     CHECK_FINDING(c, SHEAF_WARNING, "conflict", "37, which no program pads to 9001 rows; not used");
     assert_true(c->vocab == -1 && c->padded_vocab == 9001);
     sheaf__catalog_free(c);
 
-    snprintf(path, sizeof path, "%s/short.json", scratch.dir);
+    const char *path = textf("%s/short.json", scratch.dir);
     put(path, "{\"model_type\": \"llama\", \"hidden_size\": 12, \"intermediate_size\": 24, "
               "\"num_hidden_layers\": 1, \"num_attention_heads\": 6, \"rope_theta\": 20000, "
               "\"num_key_value_heads\": 2, \"head_dim\": 4, \"vocab_size\": 37, "
               "\"rms_norm_eps\": 1e-6, \"max_position_embeddings\": 64}");
     c = read_made(&sheaf__dialect_megatron, made_folder(m, &h), path);
-    CHECK_FINDING(c, SHEAF_DEFECT, "shape",
-                  "9001 rows, to which no program pads a vocabulary of 37");
-    check_no_source(c);
+    check_found(c, SHEAF_DEFECT, "shape", "9001 rows, to which no program pads a vocabulary of 37");
 
     h.padded = 999; /* only by the args' own rule */
     h.strange = "make_vocab_size_divisible_by";
     h.number = 333;
     c = read_made(&sheaf__dialect_megatron, made_folder(m, &h), path);
-    CHECK_FINDING(c, SHEAF_DEFECT, "shape", "999 rows, to which no program pads");
-    check_no_source(c);
+    check_found(c, SHEAF_DEFECT, "shape", "999 rows, to which no program pads");
     h.number = 999;
     c = read_made(&sheaf__dialect_megatron, made_folder(m, &h), path);
     CHECK_SOUND(c);
-    CHECK_FINDING(c, SHEAF_NOTE, "padded", "rows 37..998 exist only as padding");
-    sheaf__catalog_free(c);
+    check_found(c, SHEAF_NOTE, "padded", "rows 37..998 exist only as padding");
 
     h.padded = 512; /* by another's rule, where the args would have padded to 40 */
     h.number = 8;
     c = read_made(&sheaf__dialect_megatron, made_folder(m, &h), path);
     CHECK_SOUND(c);
-    CHECK_FINDING(c, SHEAF_WARNING, "padded", "rows 37..511 are left out as padding");
-    sheaf__catalog_free(c);
+    check_found(c, SHEAF_WARNING, "padded", "rows 37..511 are left out as padding");
 
     h.padded = 40; /* its number may not count the end of a document */
     h.strange = "tokenizer_type";
     h.text = "NullTokenizer";
     h.number = 0;
-    c = read_made(&sheaf__dialect_megatron, made_folder(m, &h), NULL);
+    c = read_at(made_folder(m, &h));
     CHECK_SOUND(c);
     CHECK_FINDING(c, SHEAF_NOTE, "conflict", "37 with a NullTokenizer");
     CHECK_FINDING(c, SHEAF_WARNING, "padded", "all 40 rows are kept");
@@ -442,30 +404,23 @@ TEST(test_made__a_model_may_lie_beside_its_optimizer)
     made_model *m = made_llama(37, 12, 24, 2, 8, 4, 2, true);
     for (int pp = 1; pp <= 2; pp++) {
         const how h = { 2, pp, 1, true, false, 40, 7, 7, true, 3, 0 };
-        char dir[500], from[700], to[700];
-        snprintf(dir, sizeof dir, "%s", made_folder(m, &h));
+        const char *dir = made_folder(m, &h);
         for (int tp = 0; tp < 2; tp++)
             for (int s = 0; s < pp; s++) {
-                part_path(from, dir, &h, tp, s);
-                snprintf(to, sizeof to, "%.*s/model_rng.pt", (int)(strrchr(from, '/') - from),
-                         from);
-                assert_int_equal(rename(from, to), 0);
+                const char *part = part_dir(dir, &h, tp, s);
+                assert_int_equal(rename(part_of(dir, &h, tp, s), textf("%s/model_rng.pt", part)),
+                                 0);
                 for (int dp = 0; dp < 2; dp++) {
-                    snprintf(to, sizeof to, "%.*s_%03d", (int)(strrchr(from, '/') - from), from,
-                             dp);
-                    CHECK_OK(sheaf__make_dirs(to));
-                    strcat(to, "/optim.pt");
-                    put(to, "moments");
+                    CHECK_OK(sheaf__make_dirs(textf("%s_%03d", part, dp)));
+                    put(textf("%s_%03d/optim.pt", part, dp), "moments");
                 }
             }
         assert_ptr_equal(sheaf__dialect_of(dir), &sheaf__dialect_megatron);
-        sheaf_catalog *c = read_made(&sheaf__dialect_megatron, dir, NULL);
+        sheaf_catalog *c = read_at(dir);
         CHECK_SOUND(c);
         CHECK_FINDING(c, SHEAF_NOTE, "unsupported", "the optimizer's state has no names");
         assert_true(c->tp == 2 && c->pp == pp);
-        assert_int_equal(c->count, m->count);
-        check_made(c, m, "", 0);
-        sheaf__catalog_free(c);
+        check_gives(c, m, m->count);
     }
     made_free(m);
 }
@@ -474,7 +429,7 @@ TEST(test_made__args_become_a_config)
 {
     made_model *m = made_llama(37, 12, 24, 1, 6, 2, 4, true);
     const how h = { 1, 1, 1, false, false, 40, 7, 7, false, 3, -1 };
-    sheaf_catalog *c = read_made(&sheaf__dialect_megatron, made_folder(m, &h), NULL);
+    sheaf_catalog *c = read_at(made_folder(m, &h));
     sheaf_config config;
     CHECK_SOUND(c);
     CHECK_OK(sheaf_config_parse(&config, c->config, strlen(c->config)));
@@ -535,11 +490,10 @@ TEST(test_made__a_tokenizer_tells_padding_from_rows)
     made_model *m = made_llama(37, 12, 24, 1, 6, 2, 4, true);
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         const how h = { 1, 1, 1, false, false, 40, 7, 7, false, 3, -1 };
-        char dir[500], path[600];
-        snprintf(dir, sizeof dir, "%s", made_folder(m, &h));
-        snprintf(path, sizeof path, "%s/%s", dir, rows[i].file);
+        const char *dir = made_folder(m, &h);
+        const char *path = textf("%s/%s", dir, rows[i].file);
         put_bytes(path, rows[i].bytes, rows[i].size > 0 ? rows[i].size : strlen(rows[i].bytes));
-        sheaf_catalog *c = read_made(&sheaf__dialect_megatron, dir, NULL);
+        sheaf_catalog *c = read_at(dir);
         CHECK_SOUND(c);
         CHECK_FINDING(c, rows[i].severity, rows[i].code, "");
         if (c->vocab != rows[i].vocab || sheaf__catalog_find(c, "lm_head.weight")->entry.shape[0] !=
@@ -556,60 +510,42 @@ TEST(test_made__a_tokenizer_tells_padding_from_rows)
 TEST(test_harm__is_named)
 {
     made_model *m = made_llama(37, 12, 24, 4, 12, 4, 2, true);
-    enum harm { REMOVE, CUT, SWAP, NOTHING };
-    const struct {
-        const char *what;
+    static const struct {
         how how;
-        enum harm harm;
+        harm harm;
         const char *code, *part;
     } cases[] = {
-        { "a part", LIST(2, 2, 1, false, false, 38, 7, 7, true, 3, -1), REMOVE, "missing",
+        { LIST(2, 2, 1, false, false, 38, 7, 7, true, 3, -1), REMOVED, "missing",
           "mp_rank_01_001" },
-        { "its rows", LIST(2, 2, 1, false, false, 38, 7, 7, true, 3, -1), REMOVE, "missing",
+        { LIST(2, 2, 1, false, false, 38, 7, 7, true, 3, -1), REMOVED, "missing",
           "rows 12..23 of 24" },
-        { "a part cut short", LIST(2, 2, 1, false, false, 38, 7, 7, true, 3, -1), CUT, "damaged",
+        { LIST(2, 2, 1, false, false, 38, 7, 7, true, 3, -1), CUT_SHORT, "damaged",
           "mp_rank_01_001" },
-        { "changed places", LIST(2, 2, 1, false, false, 38, 7, 7, true, 3, 0), SWAP, "conflict",
+        { LIST(2, 2, 1, false, false, 38, 7, 7, true, 3, 0), SWAPPED, "conflict",
           "whose tensor-parallel rank is 0" },
-        { "old order of q, k, v", LIST(1, 1, 1, false, false, 38, 7, 7, true, 1, -1), NOTHING,
+        { LIST(1, 1, 1, false, false, 38, 7, 7, true, 1, -1),
+          NO_HARM, /* the old order of q, k, v */
           "unsupported", "checkpoint_version 1" },
-        { "another step's folder", LIST(1, 1, 1, false, false, 38, 6, 7, true, 3, -1), NOTHING,
-          "stale", "iteration 6" },
-        { "the first step's folder", LIST(1, 1, 1, false, false, 38, 6, 0, true, 3, -1), NOTHING,
-          "stale", "iteration 6" },
-        { "more ranks than the args say",
-          LIST(2, 1, 1, false, false, 38, 7, 7, true, 3, -1, "tensor_model_parallel_size", NULL, 1),
-          NOTHING, "conflict", "2 x 1 parts in a save of 1 tensor-parallel ranks and 1 stages" },
-        { "more stages than the args say",
-          LIST(1, 2, 1, false, false, 38, 7, 7, true, 3, -1, "pipeline_model_parallel_size", NULL,
+        { LIST(1, 1, 1, false, false, 38, 6, 7, true, 3, -1), NO_HARM, "stale", "iteration 6" },
+        { LIST(1, 1, 1, false, false, 38, 6, 0, true, 3, -1), NO_HARM, "stale", "iteration 6" },
+        { LIST(2, 1, 1, false, false, 38, 7, 7, true, 3, -1, "tensor_model_parallel_size", NULL, 1),
+          NO_HARM, "conflict", "2 x 1 parts in a save of 1 tensor-parallel ranks and 1 stages" },
+        { LIST(1, 2, 1, false, false, 38, 7, 7, true, 3, -1, "pipeline_model_parallel_size", NULL,
                1),
-          NOTHING, "conflict", "1 x 2 parts in a save of 1 tensor-parallel ranks and 1 stages" },
-        { "tables of fewer rows than the args say",
-          LIST(2, 1, 1, false, false, 44, 7, 7, true, 3, -1, NULL, NULL, 0, 38), NOTHING, "shape",
+          NO_HARM, "conflict", "1 x 2 parts in a save of 1 tensor-parallel ranks and 1 stages" },
+        /* tables of fewer rows than the args say, than the vocabulary has, of more */
+        { LIST(2, 1, 1, false, false, 44, 7, 7, true, 3, -1, NULL, NULL, 0, 38), NO_HARM, "shape",
           "19 rows, in a save of 2 ranks with 44 rows in all" },
-        { "too few rows", LIST(1, 1, 1, false, false, 30, 7, 7, true, 3, -1), NOTHING, "shape",
+        { LIST(1, 1, 1, false, false, 30, 7, 7, true, 3, -1), NO_HARM, "shape",
           "30 rows for a vocabulary of 37" },
-        { "tables of other rows than the args say",
-          LIST(2, 1, 1, false, false, 38, 7, 7, true, 3, -1, NULL, NULL, 0, 44), NOTHING, "shape",
+        { LIST(2, 1, 1, false, false, 38, 7, 7, true, 3, -1, NULL, NULL, 0, 44), NO_HARM, "shape",
           "22 rows, in a save of 2 ranks with 38 rows in all" },
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        char a[700], b[700];
-        const char *dir = made_folder(m, &cases[i].how);
-        part_path(a, dir, &cases[i].how, 1, 1);
-        part_path(b, dir, &cases[i].how, 0, 1);
-        if (cases[i].harm == REMOVE)
-            assert_int_equal(unlink(a), 0);
-        else if (cases[i].harm == CUT)
-            cut_file(a, 0.6);
-        else if (cases[i].harm == SWAP)
-            swap_files(a, b);
-        sheaf_catalog *c = read_made(&sheaf__dialect_megatron, dir, NULL);
-        if (finding(c, SHEAF_DEFECT, cases[i].code, cases[i].part) == NULL) {
-            print_findings(c);
-            fail_msg("%s: not reported", cases[i].what);
-        }
-        check_no_source(c);
+        const how *h = &cases[i].how;
+        const char *dir = made_folder(m, h);
+        do_harm(cases[i].harm, part_of(dir, h, 1, 1), part_of(dir, h, 0, 1));
+        check_found(read_at(dir), SHEAF_DEFECT, cases[i].code, cases[i].part);
     }
     made_free(m);
 }
@@ -649,12 +585,9 @@ TEST(test_harm__an_argument_of_another_model_class_is_named)
     made_model *m = made_llama(37, 12, 24, 1, 6, 2, 4, true);
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         const how h = { 1, 1, 1, false, false, 40, 7, 7, true, 3, -1, cases[i].key, cases[i].text };
-        char part[80];
-        sheaf_catalog *c = read_made(&sheaf__dialect_megatron, made_folder(m, &h), NULL);
-        snprintf(part, sizeof part, "args.%s = %s", cases[i].key, cases[i].text == NULL ? "" : "'");
-        CHECK_FINDING(c, SHEAF_DEFECT, "unsupported", part);
-        assert_int_equal(sheaf__catalog_defects(c), 1);
-        sheaf__catalog_free(c);
+        sheaf_catalog *c = read_at(made_folder(m, &h));
+        want_found(c, 1, "unsupported",
+                   textf("args.%s = %s", cases[i].key, cases[i].text == NULL ? "" : "'"));
     }
     made_free(m);
 }
@@ -666,28 +599,16 @@ TEST(test_harm__parts_tell_the_step_and_the_names)
     made_model *m = made_llama(37, 12, 24, 4, 12, 4, 2, true);
     const how h = { 2, 1, 1, false, false, 38, 7, 7, true, 3, -1 },
               older = { 2, 1, 1, false, false, 38, 6, 7, true, 3, -1 };
-    char from[700], to[700], dir[500];
-    snprintf(dir, sizeof dir, "%s", made_folder(m, &h));
-    part_path(to, dir, &h, 1, 0);
-    assert_int_equal(unlink(to), 0);
-    put_part(to, m, &older, 1, 0);
-    snprintf(from, sizeof from, "%s/iter_0000007", dir);
-    snprintf(to, sizeof to, "%s/parts", dir);
-    assert_int_equal(rename(from, to), 0);
-    sheaf_catalog *c = read_made(&sheaf__dialect_megatron, to, NULL);
-    CHECK_FINDING(c, SHEAF_DEFECT, "stale", "mp_rank_01");
+    const char *dir = made_folder(m, &h), *parts = textf("%s/parts", dir);
+    assert_int_equal(unlink(part_of(dir, &h, 1, 0)), 0);
+    put_part(part_of(dir, &h, 1, 0), m, &older, 1, 0);
+    assert_int_equal(rename(textf("%s/iter_0000007", dir), parts), 0);
+    sheaf_catalog *c = read_at(parts);
     assert_int_equal(c->step, 7);
-    sheaf__catalog_free(c);
-
-    snprintf(from, sizeof from, "%s/parts/mp_rank_00", dir);
-    snprintf(to, sizeof to, "%s/parts/mp_rank_00_000", dir);
-    assert_int_equal(rename(from, to), 0);
-    snprintf(from, sizeof from, "%s/parts/mp_rank_01", dir);
-    CHECK_OK(sheaf__remove_tree(from));
-    *strrchr(to, '/') = '\0';
-    c = read_made(&sheaf__dialect_megatron, to, NULL);
-    CHECK_FINDING(c, SHEAF_DEFECT, "missing", "mp_rank_01_000");
-    sheaf__catalog_free(c);
+    check_found(c, SHEAF_DEFECT, "stale", "mp_rank_01");
+    assert_int_equal(rename(textf("%s/mp_rank_00", parts), textf("%s/mp_rank_00_000", parts)), 0);
+    CHECK_OK(sheaf__remove_tree(textf("%s/mp_rank_01", parts)));
+    check_found(read_at(parts), SHEAF_DEFECT, "missing", "mp_rank_01_000");
     made_free(m);
 }
 
@@ -696,17 +617,14 @@ TEST(test_harm__stages_that_are_gone_share_what_is_left)
 {
     made_model *m = made_llama(37, 12, 24, 8, 12, 4, 2, true);
     const how h = { 1, 4, 1, false, false, 38, 7, 7, true, 3, -1 };
-    char path[700], name[96];
     const char *dir = made_folder(m, &h);
-    for (int pp = 1; pp <= 2; pp++) {
-        part_path(path, dir, &h, 0, pp);
-        assert_int_equal(unlink(path), 0);
-    }
-    sheaf_catalog *c = read_made(&sheaf__dialect_megatron, dir, NULL);
+    for (int pp = 1; pp <= 2; pp++)
+        assert_int_equal(unlink(part_of(dir, &h, 0, pp)), 0);
+    sheaf_catalog *c = read_at(dir);
     CHECK_FINDING(c, SHEAF_DEFECT, "missing", "mp_rank_00_001");
     for (int l = 0; l < 8; l++) {
-        snprintf(name, sizeof name, "model.layers.%d.mlp.down_proj.weight", l);
-        const sheaf_logical *t = sheaf__catalog_find(c, name);
+        const sheaf_logical *t =
+            sheaf__catalog_find(c, textf("model.layers.%d.mlp.down_proj.weight", l));
         assert_int_equal(t != NULL && t->npieces > 0, l < 2 || l >= 6);
     }
     sheaf__catalog_free(c);
@@ -720,23 +638,13 @@ TEST(test_harm__parts_of_two_saves_contradict_each_other)
                *other = made_llama(37, 12, 48, 4, 12, 4, 2, true);
     const how h = { 2, 1, 1, false, false, 38, 7, 7, true, 3, -1 },
               older = { 2, 1, 1, false, false, 38, 6, 7, true, 3, -1 };
-    char from[700], to[700];
-    part_path(from, made_folder(other, &h), &h, 1, 0);
-    const char *dir = made_folder(m, &h);
-    part_path(to, dir, &h, 1, 0);
-    assert_int_equal(rename(from, to), 0);
-    sheaf_catalog *c = read_made(&sheaf__dialect_megatron, dir, NULL);
-    CHECK_FINDING(c, SHEAF_DEFECT, "conflict", "args.ffn_hidden_size");
-    sheaf__catalog_free(c);
-
-    part_path(from, made_folder(m, &older), &h, 1, 0);
+    const char *from = part_of(made_folder(other, &h), &h, 1, 0), *dir = made_folder(m, &h);
+    assert_int_equal(rename(from, part_of(dir, &h, 1, 0)), 0);
+    check_found(read_at(dir), SHEAF_DEFECT, "conflict", "args.ffn_hidden_size");
+    from = part_of(made_folder(m, &older), &h, 1, 0);
     dir = made_folder(m, &h);
-    part_path(to, dir, &h, 1, 0);
-    assert_int_equal(rename(from, to), 0);
-    c = read_made(&sheaf__dialect_megatron, dir, NULL);
-    CHECK_FINDING(c, SHEAF_DEFECT, "stale", "mp_rank_01");
-    assert_int_equal(sheaf__catalog_defects(c), 1);
-    sheaf__catalog_free(c);
+    assert_int_equal(rename(from, part_of(dir, &h, 1, 0)), 0);
+    want_found(read_at(dir), 1, "stale", "mp_rank_01");
     made_free(m);
     made_free(other);
 }
@@ -750,18 +658,15 @@ TEST(test_harm__parts_of_two_runs_differ_in_their_copies)
     for (int foreign = 1; foreign <= 2; foreign++) {
         const how h = { 4, 2, 1, false, false, 40, 7, 7, true, 3, -1 };
         const char *dir = made_folder(m, &h);
-        char to[700];
         for (int tp = 2; tp < 2 + foreign; tp++) /* of the second stage alone */ {
-            part_path(to, dir, &h, tp, 1);
-            assert_int_equal(unlink(to), 0);
-            put_part(to, other, &h, tp, 1);
+            assert_int_equal(unlink(part_of(dir, &h, tp, 1)), 0);
+            put_part(part_of(dir, &h, tp, 1), other, &h, tp, 1);
         }
-        sheaf_catalog *c = read_made(&sheaf__dialect_megatron, dir, NULL);
+        sheaf_catalog *c = read_at(dir);
         CHECK_SOUND(c);
         CHECK_OK(sheaf__catalog_ranks(c));
-        CHECK_FINDING(c, SHEAF_DEFECT, foreign == 1 ? "foreign" : "conflict",
-                      foreign == 1 ? "mp_rank_02_001" : "parts 0, 1 and parts 2, 3 are of");
-        check_no_source(c);
+        check_found(c, SHEAF_DEFECT, foreign == 1 ? "foreign" : "conflict",
+                    foreign == 1 ? "mp_rank_02_001" : "parts 0, 1 and parts 2, 3 are of");
     }
     made_free(m);
     made_free(other);
@@ -777,15 +682,13 @@ TEST(test_harm__processes_tell_copies_and_stages)
     for (int harm = 0; harm < 6; harm++) {
         const how *h = harm >= 3 ? &ranks_unknown : &told;
         const char *dir = made_folder(m, h);
-        char a[700], b[700];
-        part_path(a, dir, h, 1, 1);
-        part_path(b, dir, h, 1, 2);
+        const char *a = part_of(dir, h, 1, 1), *b = part_of(dir, h, 1, 2);
         if (harm == 1 || harm > 3) { /* another stage's part, or another rank's of the same stage */
             assert_int_equal(unlink(b), 0);
             put_part(b, m, h, harm == 5 ? 0 : 1, harm == 5 ? 2 : 1);
         } else if (harm == 2)
             swap_files(a, b);
-        sheaf_catalog *c = read_made(&sheaf__dialect_megatron, dir, NULL);
+        sheaf_catalog *c = read_at(dir);
         if (harm == 1 || harm > 3)
             CHECK_FINDING(c, SHEAF_DEFECT, "duplicate", "mp_rank_01_002");
         else if (harm == 2)

@@ -3,7 +3,9 @@
 #include "tests/files.h"
 #include "tests/golden.h"
 #include "tests/opened.h"
+#include "tests/same_sources.h"
 #include "tests/pickled.h"
+#include "tests/put_tensors.h"
 
 #include <dirent.h>
 #include <sys/stat.h>
@@ -87,10 +89,9 @@ static int each_adapter(void (*visit)(const char *path))
     int n = 0;
     for (size_t m = 0; m < ARRAY_LEN(models); m++)
         for (size_t i = 0; i < ARRAY_LEN(inside); i++) {
-            char path[200], file[400];
-            snprintf(path, sizeof path, "llama/%s/%s", models[m], inside[i]);
-            snprintf(file, sizeof file, "%s/adapter_model.safetensors", path);
-            if (sheaf__path_kind(golden(file)) != SHEAF_PATH_FILE)
+            const char *path = textf("llama/%s/%s", models[m], inside[i]);
+            if (sheaf__path_kind(golden(textf("%s/adapter_model.safetensors", path))) !=
+                SHEAF_PATH_FILE)
                 continue;
             visit(golden(path));
             n++;
@@ -173,27 +174,11 @@ TEST(test_write__recorded_adapters_byte_for_byte)
 static void check_pickled(const char *path)
 {
     sheaf_source *want = NULL, *got = NULL;
-    char from[1100];
-    snprintf(from, sizeof from, "%s", path);
     CHECK_OK(sheaf__remove_tree(at("pickled")));
-    pickle_adapter(at("pickled"), from);
-    CHECK_OK(open_adapter_at(&want, from));
+    pickle_adapter(at("pickled"), path);
+    CHECK_OK(open_adapter_at(&want, path));
     CHECK_OK(open_adapter_at(&got, at("pickled")));
-    assert_int_equal(got->count(got), want->count(want));
-    for (int64_t i = 0; i < want->count(want); i++) {
-        const sheaf_source_entry *e = want->entry(want, i), *g = got->entry(got, i);
-        const int64_t cols = e->ndim == 2 ? e->shape[1] : 1;
-        const size_t bytes = (size_t)(e->shape[0] * cols) * sheaf_dtype_bytes(e->dtype);
-        if (strcmp(e->name, g->name) != 0 || e->ndim != g->ndim || e->dtype != g->dtype ||
-            memcmp(e->shape, g->shape, sizeof e->shape) != 0)
-            fail_msg("%s: '%s' became '%s', or another shape", path, e->name, g->name);
-        char *a = malloc(bytes + 1), *b = malloc(bytes + 1);
-        CHECK_OK(want->read(want, e->name, 0, e->shape[0], 0, cols, a));
-        CHECK_OK(got->read(got, e->name, 0, e->shape[0], 0, cols, b));
-        CHECK_BYTES(e->name, b, a, bytes);
-        free(a);
-        free(b);
-    }
+    same_sources(want, got, 0);
     want->close(want);
     got->close(got);
 }
@@ -207,18 +192,17 @@ TEST(test_open__pickled_adapters_are_the_same)
 static sheaf_status *open_with(sheaf_source **source, const char *const *names, int64_t n)
 {
     sheaf_safetensors_spec spec[16];
-    sheaf_safetensors_writer *w = NULL;
+    float number[16];
+    const void *data[16];
     assert_true(n <= (int64_t)ARRAY_LEN(spec));
     CHECK_OK(sheaf__remove_tree(at("made")));
     mkdir(at("made"), 0700);
-    for (int64_t i = 0; i < n; i++)
-        spec[i] = (sheaf_safetensors_spec){ names[i], SHEAF_F32, 2, { 1, 1 } };
-    CHECK_OK(sheaf__safetensors_begin(&w, at("made/adapter_model.safetensors"), spec, n, NULL, 0));
     for (int64_t i = 0; i < n; i++) {
-        const float number = (float)(i + 1);
-        CHECK_OK(sheaf__safetensors_write(w, i, 0, &number, 4));
+        spec[i] = (sheaf_safetensors_spec){ names[i], SHEAF_F32, 2, { 1, 1 } };
+        number[i] = (float)(i + 1);
+        data[i] = &number[i];
     }
-    CHECK_OK(sheaf__safetensors_finish(w));
+    put_tensors(at("made/adapter_model.safetensors"), spec, n, data);
     return open_adapter_at(source, at("made"));
 }
 
@@ -246,8 +230,7 @@ TEST(test_open__words_of_wrappers_are_left_out_and_named)
     assert_non_null(source->find(source, P Q ".lora_A.weight"));
     source->close(source);
     CHECK_OK(sheaf__open(&c, at("made"), NULL));
-    CHECK_FINDING(c, SHEAF_NOTE, "inferred", "names with '_orig_mod.'");
-    sheaf__catalog_free(c);
+    check_found(c, SHEAF_NOTE, "inferred", "names with '_orig_mod.'");
 }
 
 TEST(test_open__copies_of_saved_biases_are_left_out)
@@ -293,11 +276,9 @@ TEST(test_open__weights_beside_an_adapter_are_refused_by_name)
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         sheaf_source *source = NULL;
-        char path[1100];
         CHECK_OK(open_with(&source, names, 2));
         source->close(source);
-        snprintf(path, sizeof path, "%s/%s", at("made"), rows[i].file);
-        CHECK_OK(sheaf__file_write_whole(path, "x", 1));
+        CHECK_OK(sheaf__file_write_whole(textf("%s/%s", at("made"), rows[i].file), "x", 1));
         sheaf_status *st = open_adapter_at(&source, at("made"));
         if (rows[i].refused) {
             CHECK_FAILS(st, SHEAF_E_UNSUPPORTED, rows[i].file);

@@ -117,12 +117,11 @@ static void adapt_part(const made *m, const lora *how, const char *from, const c
 
 static const char *make_lora(made *m, const lora *how, int ways)
 {
-    char text[64];
     made_write(m, at("plain"), ways, 3);
     sheaf_status_free(sheaf__remove_tree(at("lora")));
     CHECK_OK(sheaf__make_dirs(at("lora/3")));
     put(at("lora/latest"), "3");
-    snprintf(text, sizeof text, "{\"use_lora\": true, \"lora_rank\": %d,", (int)how->rank);
+    const char *text = textf("{\"use_lora\": true, \"lora_rank\": %d,", (int)how->rank);
     char *config = NULL, *rest = NULL;
     size_t size;
     CHECK_OK(sheaf__file_read_all(&rest, &size, at("plain/model_config.json"), 1 << 20));
@@ -130,12 +129,9 @@ static const char *make_lora(made *m, const lora *how, int ways)
     put(at("lora/model_config.json"), config);
     free(config);
     free(rest);
-    for (int rank = 0; rank < ways; rank++) {
-        char from[500], to[500];
-        snprintf(from, sizeof from, "%s/3/mp_rank_%02d_model_states.pt", at("plain"), rank);
-        snprintf(to, sizeof to, "%s/3/mp_rank_%02d_model_states.pt", at("lora"), rank);
-        adapt_part(m, how, from, to, rank);
-    }
+    for (int rank = 0; rank < ways; rank++)
+        adapt_part(m, how, textf("%s/3/mp_rank_%02d_model_states.pt", at("plain"), rank),
+                   textf("%s/3/mp_rank_%02d_model_states.pt", at("lora"), rank), rank);
     return at("lora");
 }
 
@@ -178,19 +174,15 @@ static void *tensor_of(const sheaf_torch *file, const sheaf_pickle_tensor **t, c
 static void check_layer(const sheaf_torch *file, const char *linear, int rank, int ways,
                         const void *whole, const sheaf_source_entry *e)
 {
-    char name[300];
     const sheaf_pickle_tensor *w, *a, *b;
     sheaf_sat_rule rule;
-    snprintf(name, sizeof name, "%s.weight", linear);
-    assert_true(sheaf__sat_rule_of(&rule, name));
-    snprintf(name, sizeof name, "%s.original.weight", linear);
+    assert_true(sheaf__sat_rule_of(&rule, textf("%s.weight", linear)));
+    const char *name = textf("%s.original.weight", linear);
     void *weight = tensor_of(file, &w, name);
     const int64_t rows = w->shape[0], cols = w->shape[1], block = rows / rule.parts;
     for (int p = 0; p < rule.parts; p++) {
-        snprintf(name, sizeof name, "%s.matrix_A.%d", linear, p);
-        void *one = tensor_of(file, &a, name);
-        snprintf(name, sizeof name, "%s.matrix_B.%d", linear, p);
-        void *two = tensor_of(file, &b, name);
+        void *one = tensor_of(file, &a, textf("%s.matrix_A.%d", linear, p));
+        void *two = tensor_of(file, &b, textf("%s.matrix_B.%d", linear, p));
         const int64_t r = a->shape[0];
         for (int64_t i = p * block; i < (p + 1) * block; i++)
             for (int64_t c = 0; c < cols; c++) {
@@ -221,8 +213,7 @@ static int check_merge(const char *path)
     sheaf_source *source = NULL;
     int n = 0;
     const int ways = c->tp;
-    want_defects(c, 0);
-    assert_non_null(finding(c, "unmerged"));
+    want_says(c, 0, "unmerged", "");
     CHECK_OK(sheaf_sat_merged(&source, c));
     for (int rank = 0; rank < ways; rank++) {
         sheaf_torch *file = NULL;
@@ -233,9 +224,8 @@ static int check_merge(const char *path)
                        *tail = strstr(name, ".original.weight");
             if (tail == NULL)
                 continue;
-            char linear[256], weight[300];
-            snprintf(linear, sizeof linear, "%.*s", (int)(tail - name), name);
-            snprintf(weight, sizeof weight, "%s.weight", linear);
+            const char *linear = textf("%.*s", (int)(tail - name), name);
+            const char *weight = textf("%s.weight", linear);
             const sheaf_source_entry *e = source->find(source, weight);
             void *whole = malloc((size_t)(e->shape[0] * e->shape[1] * 4));
             CHECK_OK(source->read(source, weight, 0, e->shape[0], 0, e->shape[1], whole));
@@ -308,12 +298,10 @@ static void check_adapter(const char *path)
     assert_true(json_is_string(json_object_get(config, "target_modules")));
     for (int64_t i = 0; i < lora->count; i++) {
         const sheaf_sat_lora_linear *l = &lora->linear[i];
-        char a_name[400], b_name[400], weight[400];
-        snprintf(a_name, sizeof a_name, "base_model.model.%s.lora_A.weight", l->name);
-        snprintf(b_name, sizeof b_name, "base_model.model.%s.lora_B.weight", l->name);
-        snprintf(weight, sizeof weight, "%s.weight", l->name);
-        char key[400];
-        snprintf(key, sizeof key, "^%s", l->name);
+        const char *a_name = textf("base_model.model.%s.lora_A.weight", l->name);
+        const char *b_name = textf("base_model.model.%s.lora_B.weight", l->name);
+        const char *weight = textf("%s.weight", l->name);
+        const char *key = textf("^%s", l->name);
         const json_t *r = json_object_get(json_object_get(config, "rank_pattern"), key);
         const json_t *alpha = json_object_get(json_object_get(config, "alpha_pattern"), key);
         r = r != NULL ? r : json_object_get(config, "r");
@@ -357,9 +345,8 @@ static void check_adapter(const char *path)
 
 static bool says_lora(const char *path)
 {
-    char config[1400];
     json_t *object = NULL;
-    snprintf(config, sizeof config, "%s/model_config.json", path);
+    const char *config = textf("%s/model_config.json", path);
     if (sheaf__path_kind(config) != SHEAF_PATH_FILE)
         return false;
     CHECK_OK(sheaf__json_load(&object, config));
@@ -384,18 +371,17 @@ static int check_model(const char *model)
     int found = 0;
     CHECK_OK(sheaf__list_dir(&names, &n, model));
     for (int64_t i = 0; i < n; i++) {
-        char path[1200], other[1300];
-        snprintf(path, sizeof path, "%s/%s", model, names[i]);
+        const char *path = textf("%s/%s", model, names[i]);
         if (sheaf__path_kind(path) != SHEAF_PATH_DIR || !says_lora(path))
             continue;
         found++;
         assert_true(check_merge(path) > 3);
         check_adapter(path);
         sheaf_source *merged = merged_of(path);
-        snprintf(other, sizeof other, "%s_merged", path);
+        const char *other = textf("%s_merged", path);
         if (sheaf__path_kind(other) == SHEAF_PATH_DIR)
             equals(other, merged); /* SAT's own, bit for bit */
-        snprintf(other, sizeof other, "%s/lora_mp1", model);
+        other = textf("%s/lora_mp1", model);
         if (strncmp(names[i], "lora_mp", 7) == 0 && sheaf__path_kind(other) == SHEAF_PATH_DIR) {
             sheaf_source *one = merged_of(other);
             same_sources(one, merged, 0);
@@ -458,7 +444,7 @@ TEST(test_merge__takes_each_slice_with_its_own_factors)
                          rows[i].qkv);
         assert_int_equal(rank_of(lora, "transformer.layers.0.attention.dense"), rows[i].dense);
         assert_int_equal(rank_of(lora, "transformer.layers.0.mlp.dense_h_to_4h"), -1);
-        assert_true((strstr(finding(c, "unmerged")->found, "factors of its own") != NULL) ==
+        assert_true((finding(c, -1, "unmerged", "factors of its own") != NULL) ==
                     rows[i].how.drift);
         sheaf_sat_lora_free(lora);
         sheaf__catalog_free(c);
@@ -504,8 +490,8 @@ TEST(test_merge__writes_a_plain_checkpoint)
         &(sheaf_sat_write_options){ .config = config, .ways = 2, .step = 3, .replace = true }));
     c = sat_read_at(at("merged"));
     want_defects(c, 0);
-    assert_null(finding(c, "unmerged"));
-    assert_null(finding(c, "missing"));
+    assert_null(finding(c, -1, "unmerged", ""));
+    assert_null(finding(c, -1, "missing", ""));
     assert_non_null(strstr(c->config, "\"use_lora\": false"));
     sheaf__catalog_free(c);
     equals(at("merged"), merged);
@@ -525,7 +511,7 @@ TEST(test_lora__is_missed_in_any_part)
             const char *path =
                 make_lora(&m, &(struct lora){ .rank = 2, .drift = drift != 0, .lacks = lacks }, 2);
             sheaf_catalog *c = sat_read_at(path);
-            assert_non_null(defect(c, "missing"));
+            assert_non_null(finding(c, SHEAF_DEFECT, "missing", ""));
             sheaf_status *st = sheaf_sat_lora_open(&lora, c);
             sheaf_status_free(st);
             if (st == NULL)
@@ -555,8 +541,7 @@ TEST(test_lora__is_checked_against_the_config)
     const char *path = make_lora(&m, &(struct lora){ .rank = 2, .drift = true }, 2);
     set_config("lora_rank", json_integer(3));
     sheaf_catalog *c = sat_read_at(path);
-    assert_non_null(
-        strstr(finding(c, "conflict")->found, "factors of rank 2 where lora_rank is 3"));
+    want_says(c, -1, "conflict", "factors of rank 2 where lora_rank is 3");
     CHECK_FAILS(sheaf_sat_lora_open(&lora, c), SHEAF_E_LAYOUT, "by its weight and the rank");
     sheaf__catalog_free(c);
     set_config("lora_rank", json_null()); /* then the shapes say it */
@@ -578,9 +563,7 @@ TEST(test_lora__is_checked_against_the_config)
     CHECK_OK(sheaf__file_read_all(&config, &size, at("lora/model_config.json"), 1 << 20));
     put(at("plain/model_config.json"), config);
     free(config);
-    c = sat_read_at(at("plain"));
-    assert_non_null(strstr(finding(c, "missing")->found, "SAT would go on with fresh ones"));
-    sheaf__catalog_free(c);
+    want_found(sat_read_at(at("plain")), 0, "missing", "SAT would go on with fresh ones");
     made_release(&m);
 }
 

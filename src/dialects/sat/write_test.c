@@ -44,9 +44,8 @@ static int check_splits(const char *model)
 {
     int n = 0;
     for (int ways = 1; ways <= 16; ways++) {
-        char one[1200], many[1200];
-        snprintf(one, sizeof one, "%s/mp1", model);
-        snprintf(many, sizeof many, "%s/mp%d", model, ways);
+        const char *one = textf("%s/mp1", model);
+        const char *many = textf("%s/mp%d", model, ways);
         if (sheaf__path_kind(one) != SHEAF_PATH_DIR || sheaf__path_kind(many) != SHEAF_PATH_DIR)
             continue;
         sheaf_catalog *c = sat_read_at(one);
@@ -55,12 +54,9 @@ static int check_splits(const char *model)
         CHECK_OK(sheaf_sat_write(
             at("split"), source,
             &(sheaf_sat_write_options){ .config = config, .ways = ways, .replace = true }));
-        for (int rank = 0; rank < ways; rank++) {
-            char want[1300], made[500];
-            snprintf(want, sizeof want, "%s/1/mp_rank_%02d_model_states.pt", many, rank);
-            snprintf(made, sizeof made, "%s/1/mp_rank_%02d_model_states.pt", at("split"), rank);
-            same_part(want, made);
-        }
+        for (int rank = 0; rank < ways; rank++)
+            same_part(textf("%s/1/mp_rank_%02d_model_states.pt", many, rank),
+                      textf("%s/1/mp_rank_%02d_model_states.pt", at("split"), rank));
         assert_int_equal(entries(at("split/1")), ways);
         source->close(source);
         free(config);
@@ -81,10 +77,8 @@ TEST(test_write__equals_every_recorded_split)
 static void check_part(made *m, const char *dir, int ways, int rank, const char *name, int axis,
                        int blocks)
 {
-    char path[500];
     sheaf_torch *file = NULL;
-    snprintf(path, sizeof path, "%s/7/mp_rank_%02d_model_states.pt", dir, rank);
-    CHECK_OK(sheaf__torch_open(&file, path));
+    CHECK_OK(sheaf__torch_open(&file, textf("%s/7/mp_rank_%02d_model_states.pt", dir, rank)));
     const sheaf_pickle_tensor *t =
         sheaf__pickle_tensor(file->doc, sheaf__pickle_path(file->doc->root, "module", name, NULL));
     const sheaf_source_entry *e = made_find(&m->source, name);
@@ -163,10 +157,8 @@ TEST(test_write__there_and_back_changes_nothing)
         made_init(&m);
         made_write(&m, at("step0"), rows[i].ways[0], 300 + (int64_t)i);
         for (int k = 1; k < 4; k++) {
-            char from[20], to[20];
-            snprintf(from, sizeof from, "step%d", k - 1);
-            snprintf(to, sizeof to, "step%d", k);
-            sheaf_catalog *c = sat_read_at(at(from));
+            const char *to = textf("step%d", k);
+            sheaf_catalog *c = sat_read_at(at(textf("step%d", k - 1)));
             assert_int_equal(c->tp, rows[i].ways[k - 1]);
             assert_int_equal(c->step, 300 + (int64_t)i);
             assert_string_equal(c->model, m.agent ? "cogagent" : "cogvlm");
