@@ -22,15 +22,14 @@ static const sheaf_config small = { .family = SHEAF_LLAMA,
 
 static int check_model(const char *config)
 {
-    char path[1600];
     const int dir = (int)(strstr(config, "/hf/config.json") - config);
     sheaf_config c;
     sheaf_schema *schema = NULL;
     CHECK_OK(sheaf_config_read(&c, config));
     CHECK_OK(sheaf_schema_new(&schema, &c, 8));
     assert_null(schema->config.json);
-    snprintf(path, sizeof path, "%.*s/info.json", dir, config);
-    json_t *info = json_load_file(path, 0, NULL), *params = json_object_get(info, "params"), *shape;
+    json_t *info = json_load_file(textf("%.*s/info.json", dir, config), 0, NULL),
+           *params = json_object_get(info, "params"), *shape;
     const char *name;
     assert_int_equal(schema->count, json_object_size(params));
     json_object_foreach(params, name, shape)
