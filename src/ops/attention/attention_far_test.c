@@ -53,7 +53,7 @@ static sheaf__attention shape_of(size_t i, sheaf_dtype dtype)
     return s;
 }
 
-static void check_attention(sheaf_dtype dtype)
+SAME_TYPES(test_attention__is_the_same_on_every_device, dtype)
 {
     for (size_t i = 0; i < ARRAY_LEN(shapes) && same.numbers == TWIN_PLAIN; i++) {
         const sheaf__attention s = shape_of(i, dtype);
@@ -79,11 +79,6 @@ static void check_attention(sheaf_dtype dtype)
             attention_backward_ref(&s, SHEAF_SUMS_PAIRS, dq, dk, dv, d_o, o, stats, q, k, v);
         same_check(shapes[i].name);
     }
-}
-
-TEST(test_attention__is_the_same_on_every_device)
-{
-    same_types(check_attention);
 }
 
 FIXTURE(same_open, same_close);

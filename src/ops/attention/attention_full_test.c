@@ -7,7 +7,7 @@
  * 14; dp = (4, 8), (0, 0), (8, 16); ds = (-3/4, 3/4), 0, (-3/2, 3/2); dq = ds . k; dk and dv sum
  * over the queries. With key 0 hidden all is key 1's: o = 8 everywhere, ds = 0 and dv = (0, 1 + 0 +
  * 2). */
-static void test_attention__full_worked_by_hand(void **state)
+TEST(test_attention__full_worked_by_hand)
 {
     const float ln3 = 1.09861229f, q[3] = { 1, 0, -1 }, k[2] = { 1.09861229f, 0 }, v[2] = { 4, 8 };
     const float d_o[3] = { 1, 0, 2 };
@@ -25,10 +25,6 @@ static void test_attention__full_worked_by_hand(void **state)
     for (size_t i = 0; i < ARRAY_LEN(table); i++) {
         float o[3], stats[6], dq[3], dk[2], dv[2];
         sheaf__attention s = attention_of(SHEAF_F32, 1, 3, 2, 1, 1, 1, 1);
-        s.ldq = 1;
-        s.ldk = 1;
-        s.ldv = 1;
-        s.ldo = 1;
         s.window = 1;
         s.full = true;
         s.key_mask = table[i].mask;
@@ -49,7 +45,7 @@ static void test_attention__full_worked_by_hand(void **state)
 }
 
 /* window is set here and there: full attention ignores it. */
-static void test_attention__full_equals_reference_at_odd_shapes(void **state)
+TEST(test_attention__full_equals_reference_at_odd_shapes)
 {
     static const int64_t group[] = { 1, 2, 3, 7 };
     for (uint64_t i = 0; i < 130; i += (uint64_t)every(13)) {
@@ -71,7 +67,7 @@ static void test_attention__full_equals_reference_at_odd_shapes(void **state)
 }
 
 /* The heads of the towers and of cross-attention; more than one block on either side. */
-static void test_attention__full_equals_reference_across_blocks(void **state)
+TEST(test_attention__full_equals_reference_across_blocks)
 {
     static const struct {
         sheaf_dtype dtype;
@@ -97,7 +93,7 @@ static void test_attention__full_equals_reference_across_blocks(void **state)
 
 /* The fast kernels go no slow path here. The mask hides the row with the number, its neighbour, all
  * keys but it, or all keys. */
-static void test_attention__numbers_out_of_the_ordinary_in_full_attention(void **state)
+TEST(test_attention__numbers_out_of_the_ordinary_in_full_attention)
 {
     static const float odd[] = { INFINITY, -INFINITY, NAN, -1e-40f, 3e38f };
     for (uint64_t i = 0; i < 2 * 4 * 5 * ARRAY_LEN(odd); i += (uint64_t)every(13)) {
@@ -116,12 +112,11 @@ static void test_attention__numbers_out_of_the_ordinary_in_full_attention(void *
         snprintf(name, sizeof name, "%g in operand %d of row %d, hidden %d", (double)odd[i / 40],
                  (int)(i / 2 % 4), (int)row, (int)hide);
         check_twins(&p, name);
-        problem_drop(&p);
     }
 }
 
 /* Through the tasks of the device, whether heads are many (each is one task) or one. */
-static void test_attention__full_on_a_device_is_the_definition(void **state)
+TEST(test_attention__full_on_a_device_is_the_definition)
 {
     static const struct {
         int64_t queries, keys, heads;
@@ -145,15 +140,12 @@ static void test_attention__full_on_a_device_is_the_definition(void **state)
             result got = result_of(&p);
             run_device(&p, &got, name, 2);
             same_results(name, &p, &got, &want);
-            result_drop(&got);
         }
-        result_drop(&want);
-        problem_drop(&p);
     }
 }
 
 /* Without queries no key has a gradient; without keys a query sees nothing. */
-static void test_attention__full_without_queries_or_without_keys_is_zero(void **state)
+TEST(test_attention__full_without_queries_or_without_keys_is_zero)
 {
     for (int code = 0; code < 4 * (1 + (int)ARRAY_LEN(columns)); code++) {
         const char *isa = code / 4 == 0 ? "ref" : columns[code / 4 - 1];
@@ -164,10 +156,6 @@ static void test_attention__full_without_queries_or_without_keys_is_zero(void **
         sheaf__attention s = attention_of(code & 1 ? SHEAF_BF16 : SHEAF_F32, 1, code & 2 ? N : 0,
                                           code & 2 ? 0 : N, 2, 3, 4, 1);
         s.kv_rows = N;
-        s.ldq = WIDE;
-        s.ldo = WIDE;
-        s.ldk = 8;
-        s.ldv = 8;
         s.full = true;
         const size_t q_bytes = (size_t)(s.queries * WIDE) * twin_bytes(s.dtype),
                      k_bytes = (size_t)(s.keys * 8) * twin_bytes(s.dtype);
@@ -189,48 +177,6 @@ static void test_attention__full_without_queries_or_without_keys_is_zero(void **
             assert_true(stats[0] == -INFINITY && stats[1] == 0);
         sheaf__device_close(device);
     }
-}
-
-/* The high-resolution tower of CogAgent, its cross-attention, and the tower of CogVLM. */
-static void test_attention__full_production_size_is_the_same_on_any_threads_and_isa(void **state)
-{
-    static const int threads[] = { 2, 5, 1, 3 };
-    static const char *const isa[] = { NULL, NULL, NULL, "avx2" };
-    const bool long_form = getenv("SHEAF_SOAK") != NULL;
-    const struct {
-        sheaf_dtype dtype;
-        int64_t queries, keys, heads, d;
-        int runs;
-    } table[] = {
-        { SHEAF_BF16, 6401, 6401, 4, 64, long_form ? 3 : 2 },
-        { SHEAF_BF16, 2000, 6400, 3, 32, 4 },
-        { SHEAF_BF16, 1226, 1226, 2, 112, 4 },
-        { SHEAF_F32, 6401, 6401, 1, 64, 2 },
-        { SHEAF_F32, 1700, 6400, 1, 32, 4 },
-        { SHEAF_F32, 257, 6400, 1, 240, 4 },
-    };
-    for (size_t i = 0; i < ARRAY_LEN(table); i++)
-        check_production(full_attention_of(table[i].dtype, 1, table[i].queries, table[i].keys,
-                                           table[i].heads, 1, table[i].d, 0.125f),
-                         threads, isa, table[i].runs);
-}
-
-/* The definition takes hours for it: one NaN must not stop a run before it is seen. */
-static void test_attention__full_with_nan_takes_no_slow_path(void **state)
-{
-    sheaf__attention s = attention_of(SHEAF_BF16, 1, 20000, 20000, 1, 1, 32, 0.2f);
-    s.full = true;
-    problem p = problem_of(s, 0, false);
-    void *const where[] = { p.v, p.k, p.d_o };
-    for (size_t i = 0; i < ARRAY_LEN(where); i++)
-        ((uint16_t *)where[i])[77 * 32] = 0x7fc0;
-    result r = result_of(&p);
-    run_device(&p, &r, NULL, 2);
-    for (int64_t at = 0; at < p.no; at += 32 * 1000)
-        assert_true(((uint16_t *)r.o)[at] == 0x7fc0 && ((uint16_t *)r.dq)[at] == 0x7fc0 &&
-                    ((uint16_t *)r.dk)[at] == 0x7fc0 && ((uint16_t *)r.dv)[at] == 0x7fc0);
-    result_drop(&r);
-    problem_drop(&p);
 }
 
 /* ---- packed sequences ---- */
@@ -274,30 +220,19 @@ static void check_segments(const problem *p, const char *isa, int threads)
         run_ref(p, &apart); /* the definition itself */
         same_results("packed, as it is defined", p, &packed, &apart);
     }
-    result_drop(&packed);
-    result_drop(&apart);
 }
 
 /* Each of them has the bits that it has alone, wherever it lies and whatever stands beside it. */
-static void test_attention__packed_sequences_are_as_each_alone(void **state)
+TEST(test_attention__packed_sequences_are_as_each_alone)
 {
     static const int64_t segment[] = { 0, 1, 18, 280, 280 + 270, 560 };
     static const char *const isa[] = { "ref", "avx2", "avx512", NULL };
-    static const sheaf_dtype dtypes[] = { SHEAF_F32, SHEAF_BF16, SHEAF_F16 };
     for (int n = 0; n < 6; n++) {
-        problem p = problem_of((sheaf__attention){ .dtype = dtypes[n % 3],
-                                                   .batch = 2,
-                                                   .queries = 280,
-                                                   .keys = 280,
-                                                   .kv_rows = 280,
-                                                   .kv_heads = 1,
-                                                   .group = 2,
-                                                   .head_dim = 6,
-                                                   .scale = 0.3f,
-                                                   .window = n >= 3 ? 40 : 0,
-                                                   .segment = segment,
-                                                   .segments = 5 },
-                               2, n >= 3);
+        sheaf__attention s = attention_of(attention_types[n % 3], 2, 280, 280, 1, 2, 6, 0.3f);
+        s.window = n >= 3 ? 40 : 0;
+        s.segment = segment;
+        s.segments = 5;
+        problem p = problem_of(s, 2, n >= 3);
         fill_mask(&p, (uint64_t)n);
         for (size_t i = n == 4 ? 0 : 1; i < ARRAY_LEN(isa); i++) /* the reference takes its time */
             for (int tiles = 0; tiles < 2; tiles++) {
@@ -305,34 +240,24 @@ static void test_attention__packed_sequences_are_as_each_alone(void **state)
                 if ((isa[i] == NULL || on_this_cpu(isa[i])) && (!tiles || n % 3 == 1))
                     check_segments(&p, isa[i], 1 + (int)i);
             }
-        problem_drop(&p);
     }
 }
 
 /* More of them than the search for a task has marks, all of other lengths than their neighbours. */
-static void test_attention__hundreds_of_packed_sequences(void **state)
+TEST(test_attention__hundreds_of_packed_sequences)
 {
     enum { SEGMENTS = 601, ROWS = 3 * SEGMENTS };
     int64_t segment[SEGMENTS + 1] = { 0 };
     for (int i = 0; i < SEGMENTS; i++)
         segment[i + 1] = i + 1 == SEGMENTS ? ROWS : segment[i] + 1 + (i * 7 + i / 256) % 5;
-    problem p = problem_of((sheaf__attention){ .dtype = SHEAF_F32,
-                                               .batch = 1,
-                                               .queries = ROWS,
-                                               .keys = ROWS,
-                                               .kv_rows = ROWS,
-                                               .kv_heads = 2,
-                                               .group = 1,
-                                               .head_dim = 2,
-                                               .scale = 0.3f,
-                                               .segment = segment,
-                                               .segments = SEGMENTS },
-                           2, false);
+    sheaf__attention s = attention_of(SHEAF_F32, 1, ROWS, ROWS, 2, 1, 2, 0.3f);
+    s.segment = segment;
+    s.segments = SEGMENTS;
+    problem p = problem_of(s, 2, false);
     check_segments(&p, NULL, 2);
-    problem_drop(&p);
 }
 
-static void test_attention__packed_work_is_counted_by_sequence(void **state)
+TEST(test_attention__packed_work_is_counted_by_sequence)
 {
     static const int64_t segment[] = { 0, 3, 7, 14 };
     sheaf__device *device;
@@ -360,7 +285,7 @@ static size_t peak_of(int64_t keys, const int64_t *segment, int64_t segments, in
 }
 
 /* A plan knows how long a row is, not which sequences are in it. */
-static void test_attention__packed_sequences_take_no_more_memory_than_was_planned(void **state)
+TEST(test_attention__packed_sequences_take_no_more_memory_than_was_planned)
 {
     static const int64_t rows[] = { 5120, 10240, 30720 }; /* of the last no task has room */
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)
@@ -373,27 +298,4 @@ static void test_attention__packed_sequences_take_no_more_memory_than_was_planne
             assert_true(peak_of(n, uneven, 4, threads) <= whole);
         }
     assert_true(peak_of(rows[1], NULL, 0, 1) > peak_of(rows[0] / 2, NULL, 0, 1));
-}
-
-/* One program under two names: sanitizers take minutes for the large shapes. */
-int main(int argc, char **argv)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_attention__full_worked_by_hand),
-        cmocka_unit_test(test_attention__full_equals_reference_at_odd_shapes),
-        cmocka_unit_test(test_attention__full_equals_reference_across_blocks),
-        cmocka_unit_test(test_attention__numbers_out_of_the_ordinary_in_full_attention),
-        cmocka_unit_test(test_attention__full_on_a_device_is_the_definition),
-        cmocka_unit_test(test_attention__full_without_queries_or_without_keys_is_zero),
-        cmocka_unit_test(test_attention__packed_sequences_are_as_each_alone),
-        cmocka_unit_test(test_attention__hundreds_of_packed_sequences),
-        cmocka_unit_test(test_attention__packed_work_is_counted_by_sequence),
-        cmocka_unit_test(test_attention__packed_sequences_take_no_more_memory_than_was_planned),
-    };
-    const struct CMUnitTest large[] = {
-        cmocka_unit_test(test_attention__full_production_size_is_the_same_on_any_threads_and_isa),
-        cmocka_unit_test(test_attention__full_with_nan_takes_no_slow_path),
-    };
-    return strstr(argv[0], "production") != NULL ? cmocka_run_group_tests(large, NULL, NULL)
-                                                 : cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,12 +12,11 @@ static sheaf__attention shape_of(sheaf_dtype dtype, int64_t keys, int64_t group,
  * tile has, and more. */
 TEST(test_single__fast_equals_reference_at_odd_shapes)
 {
-    static const sheaf_dtype dtype[] = { SHEAF_F32, SHEAF_BF16, SHEAF_F16 };
     static const int64_t keys[] = { 1, 2, 15, 16, 17, 33, 63, 64, 65, 255, 256, 257, 300, 530 },
                          heads[] = { 1, 2, 3, 4, 5, 8, 18 },
                          d[] = { 2, 14, 16, 18, 32, 48, 64, 80, 100, 128, 256 };
     for (uint64_t i = 0; i < 84; i++) {
-        sheaf__attention s = shape_of(dtype[i % 3], keys[i % ARRAY_LEN(keys)],
+        sheaf__attention s = shape_of(attention_types[i % 3], keys[i % ARRAY_LEN(keys)],
                                       heads[i / 3 % ARRAY_LEN(heads)], d[i % ARRAY_LEN(d)]);
         s.batch = 1 + chance(i * 16, 2);
         s.window = i % 4 == 1 ? 1 + chance(i * 16 + 1, 300) : 0;
@@ -33,15 +32,10 @@ TEST(test_single__scores_that_rise_from_part_to_part)
 {
     static const int64_t keys[] = { 1023, 1024, 1025, 2049 };
     for (size_t i = 0; i < 3 * ARRAY_LEN(keys); i++) {
-        problem p = problem_of(shape_of(i % 3 == 0   ? SHEAF_F32
-                                        : i % 3 == 1 ? SHEAF_BF16
-                                                     : SHEAF_F16,
-                                        keys[i / 3], 2, 16),
-                               0, false);
+        problem p = problem_of(shape_of(attention_types[i % 3], keys[i / 3], 2, 16), 0, false);
         p.s.scale = 0.25f;
         put_rising(&p);
         check_twins(&p, "scores that rise");
-        problem_drop(&p);
     }
 }
 
@@ -50,7 +44,7 @@ TEST(test_single__scores_that_rise_from_part_to_part)
 TEST(test_single__order_of_the_sums)
 {
     for (int i = 0; i < 9; i++) {
-        const sheaf_dtype dtype = i % 3 == 0 ? SHEAF_F32 : i % 3 == 1 ? SHEAF_BF16 : SHEAF_F16;
+        const sheaf_dtype dtype = attention_types[i % 3];
         const int64_t keys = i < 3 ? 50 : i < 6 ? 64 : 301, wide = 2 * 64;
         problem p = problem_of(shape_of(dtype, keys, 1 + i % 2, 64), 0, false);
         memset(p.k, 0, bytes_of(&p, p.nk));
@@ -62,7 +56,6 @@ TEST(test_single__order_of_the_sums)
             sheaf__store(p.v, at, j == twin ? x * sign : -x * sign, dtype);
         }
         check_twins(&p, "values that cancel");
-        problem_drop(&p);
     }
 }
 
@@ -95,10 +88,6 @@ TEST(test_single__by_head_is_another_place_of_the_same)
         for (int64_t i = 0; i < 2 * queries; i++)
             CHECK_BYTES("o", (uint16_t *)b.o + i * heads.s.ldo, (uint16_t *)a.o + i * rows.s.ldo,
                         4 * 48);
-        result_drop(&a);
-        result_drop(&b);
-        problem_drop(&rows);
-        problem_drop(&heads);
     }
 }
 
@@ -106,10 +95,7 @@ TEST(test_single__by_head_is_another_place_of_the_same)
 TEST(test_single__heads_by_parts)
 {
     for (int i = 0; i < 3; i++) {
-        sheaf__attention s = shape_of(i == 0   ? SHEAF_F32
-                                      : i == 1 ? SHEAF_BF16
-                                               : SHEAF_F16,
-                                      4097, 40, 16);
+        sheaf__attention s = shape_of(attention_types[i], 4097, 40, 16);
         s.kv_heads = 1;
         check_shape(s, 1, i == 1, 1);
     }
@@ -123,17 +109,10 @@ TEST(test_single__numbers_out_of_the_ordinary)
         const uint64_t way = i / 6 % 3;
         sheaf__attention s = shape_of(i & 1 ? SHEAF_BF16 : SHEAF_F32, 90, 2, 18);
         s.window = way == 1 ? 41 : 0;
-        problem p = problem_of(s, 0, way == 2);
-        fill_mask(&p, i);
         /* of k, v or q; keys at the edge of the window, before it and behind */
-        const int64_t row = 47 + (int64_t)chance(i, 6);
         const int operand = (int)(i / 2 % 3);
-        put_odd_number(&p, operand, operand == 0 ? 0 : row, odd[i / 18]);
-        char name[80];
-        snprintf(name, sizeof name, "%g in operand %d of key %d", (double)odd[i / 18], operand,
-                 (int)row);
-        check_twins(&p, name);
-        problem_drop(&p);
+        check_odd_number(s, way == 2, i, operand, operand == 0 ? 0 : 47 + (int64_t)chance(i, 6),
+                         odd[i / 18]);
     }
 }
 
@@ -150,7 +129,5 @@ TEST(test_single__a_query_that_sees_nothing_gives_zero)
             assert_true(got.stats[h + 1] == 0);
         }
         check_twins(&p, "nothing seen");
-        result_drop(&got);
-        problem_drop(&p);
     }
 }

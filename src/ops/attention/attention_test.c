@@ -8,16 +8,12 @@
  * ln 3 and 0: p = 3/4, 1/4. With d_o = 1 on query 1 only: o = 3/4 * 4 + 1/4 * 8 = 5;
  * D = 5; dp = 4, 8; ds = 3/4 * (4-5) = -3/4 and 1/4 * (8-5) = 3/4;
  * dq1 = ds . k; dk = ds * q1; dv = p. */
-static void test_attention__two_tokens_worked_by_hand(void **state)
+TEST(test_attention__two_tokens_worked_by_hand)
 {
     const float ln3 = 1.09861229f, q[2] = { 7, 1 }, k[2] = { 1.09861229f, 0 }, v[2] = { 4, 8 };
     const float d_o[2] = { 0, 1 };
     float o[2], stats[4], dq[2], dk[2], dv[2];
     sheaf__attention s = attention_of(SHEAF_F32, 1, 2, 2, 1, 1, 1, 1);
-    s.ldq = 1;
-    s.ldk = 1;
-    s.ldv = 1;
-    s.ldo = 1;
     attention_forward_ref(&s, SHEAF_SUMS_PAIRS, o, stats, q, k, v);
     attention_backward_ref(&s, SHEAF_SUMS_PAIRS, dq, dk, dv, d_o, o, stats, q, k, v);
     const struct {
@@ -42,7 +38,7 @@ static void test_attention__two_tokens_worked_by_hand(void **state)
 }
 
 /* Equal keys give every visible key the same weight: o is the mean of the visible v. */
-static void test_attention__window_and_mask_worked_by_hand(void **state)
+TEST(test_attention__window_and_mask_worked_by_hand)
 {
     const float q[4] = { 1, 1, 1, 1 }, k[4] = { 0, 0, 0, 0 }, v[4] = { 1, 2, 4, 8 };
     const uint8_t left[4] = { 0, 1, 1, 1 }, right[4] = { 1, 1, 0, 0 };
@@ -62,10 +58,6 @@ static void test_attention__window_and_mask_worked_by_hand(void **state)
     for (size_t i = 0; i < ARRAY_LEN(table); i++) {
         float o[4];
         sheaf__attention s = attention_of(SHEAF_F32, 1, 4, 4, 1, 1, 1, 1);
-        s.ldq = 1;
-        s.ldk = 1;
-        s.ldv = 1;
-        s.ldo = 1;
         s.window = table[i].window;
         s.key_mask = table[i].mask;
         s.mask_ld = 4;
@@ -178,7 +170,7 @@ static void exact_fill(exact *e)
         x[i] = (double)(float)twin_number(i, TWIN_PLAIN) * 0.25;
 }
 
-static void test_attention__double_version_passes_finite_differences(void **state)
+TEST(test_attention__double_version_passes_finite_differences)
 {
     const struct {
         const exact_kind *kind;
@@ -210,10 +202,6 @@ static void check_exact(const exact_kind *kind)
     s.full = kind->full;
     s.key_mask = exact_mask;
     s.mask_ld = TOKENS;
-    s.ldq = GROUP * DIM;
-    s.ldk = DIM;
-    s.ldv = DIM;
-    s.ldo = GROUP * DIM;
     exact_fill(&e);
     exact_gradient(&want, &e, kind);
     for (size_t i = 0; i < ARRAY_LEN(x); i++)
@@ -227,7 +215,7 @@ static void check_exact(const exact_kind *kind)
     twin_close("dv", dv, want.v, NK, 1e-5);
 }
 
-static void test_attention__float_version_agrees_with_double(void **state)
+TEST(test_attention__float_version_agrees_with_double)
 {
     check_exact(&causal);
     check_exact(&few);
@@ -236,7 +224,7 @@ static void test_attention__float_version_agrees_with_double(void **state)
 
 /* Scores of one part and of several, of which some move m; a value is large where its weight is
  * small, so that all keys count. */
-static void test_attention__parts_agree_with_double(void **state)
+TEST(test_attention__parts_agree_with_double)
 {
     static const struct {
         int64_t keys;
@@ -264,14 +252,12 @@ static void test_attention__parts_agree_with_double(void **state)
         twin_close("o", r.o, o, 2, 1e-6);
         CHECK_NEAR("max and sum", (double)r.stats[0] + log((double)r.stats[1]),
                    (double)rising(keys - 1) + log(sum), 1e-5);
-        result_drop(&r);
-        problem_drop(&p);
     }
 }
 
 /* ---- the fast kernels are the reference ---- */
 
-static void test_attention__fast_equals_reference_at_odd_shapes(void **state)
+TEST(test_attention__fast_equals_reference_at_odd_shapes)
 {
     static const int64_t group[] = { 1, 2, 3, 7, 8, 18 };
     for (uint64_t i = 0; i < 132; i += (uint64_t)every(13)) {
@@ -294,7 +280,7 @@ static void test_attention__fast_equals_reference_at_odd_shapes(void **state)
 }
 
 /* More than one block of 256 keys and of 256 queries; more than one strip and panel. */
-static void test_attention__fast_equals_reference_across_blocks(void **state)
+TEST(test_attention__fast_equals_reference_across_blocks)
 {
     static const struct {
         sheaf_dtype dtype;
@@ -328,7 +314,7 @@ static void test_attention__fast_equals_reference_across_blocks(void **state)
 
 /* Scores so far apart that quotients reach down to the smallest numbers, and below them zero. Each
  * key has a column of v to itself, or nearly: o is then p, whatever its size. */
-static void test_attention__small_probabilities(void **state)
+TEST(test_attention__small_probabilities)
 {
     for (int i = 0; i < 4; i++) {
         char name[40];
@@ -339,12 +325,11 @@ static void test_attention__small_probabilities(void **state)
             sheaf__store(p.v, at, at % 64 == at / 64 % 64 ? 1.0f : 0.0f, p.s.dtype);
         snprintf(name, sizeof name, "one column a key, scale %g", (double)p.s.scale);
         check_twins(&p, name);
-        problem_drop(&p);
     }
 }
 
 /* An inf or NaN reaches exactly those who see it, and denormals count as zero. */
-static void test_attention__numbers_out_of_the_ordinary(void **state)
+TEST(test_attention__numbers_out_of_the_ordinary)
 {
     static const float odd[] = { INFINITY, -INFINITY, NAN, 1e-40f, -1e-40f, 3e38f };
     for (uint64_t n = 0; n < 3 * 4 * ARRAY_LEN(odd); n += (uint64_t)every(5)) {
@@ -354,19 +339,12 @@ static void test_attention__numbers_out_of_the_ordinary(void **state)
                                                   : SHEAF_F32,
                                           1, 40, 40, 2, 2, 18, 0.3f);
         s.window = i % 3 == 0 ? 9 : 0;
-        problem p = problem_of(s, 0, i % 5 == 0);
-        fill_mask(&p, i);
-        const int64_t row = 5 + (int64_t)chance(i, 30);
-        put_odd_number(&p, (int)(i / 2 % 4), row, odd[i / 8]);
-        char name[80];
-        snprintf(name, sizeof name, "%g in operand %d of row %d", (double)odd[i / 8],
-                 (int)(i / 2 % 4), (int)row);
-        check_twins(&p, name);
-        problem_drop(&p);
+        check_odd_number(s, i % 5 == 0, i, (int)(i / 2 % 4), 5 + (int64_t)chance(i, 30),
+                         odd[i / 8]);
     }
 }
 
-static void test_attention__nan_in_the_future_leaves_the_past_alone(void **state)
+TEST(test_attention__nan_in_the_future_leaves_the_past_alone)
 {
     sheaf__attention s = attention_of(SHEAF_F32, 1, 20, 20, 1, 1, 8, 0.3f);
     problem p = problem_of(s, 0, false);
@@ -377,12 +355,9 @@ static void test_attention__nan_in_the_future_leaves_the_past_alone(void **state
     CHECK_BYTES("rows before the NaN", dirty.o, clean.o, 11 * 8 * 4);
     for (int i = 11; i < 20; i++)
         assert_true(isnan(((float *)dirty.o)[i * 8 + 3]));
-    result_drop(&clean);
-    result_drop(&dirty);
-    problem_drop(&p);
 }
 
-static void test_attention__a_row_that_sees_nothing_is_zero(void **state)
+TEST(test_attention__a_row_that_sees_nothing_is_zero)
 {
     for (int isa = -1; isa < (int)ARRAY_LEN(columns); isa++) {
         const char *name = isa < 0 ? "ref" : columns[isa];
@@ -404,8 +379,6 @@ static void test_attention__a_row_that_sees_nothing_is_zero(void **state)
         }
         assert_true(r.stats[0] == -INFINITY && r.stats[1] == 0 && r.stats[6] > -INFINITY &&
                     r.stats[7] >= 1);
-        result_drop(&r);
-        problem_drop(&p);
     }
 }
 
@@ -428,7 +401,7 @@ static float product_flushed(float x, float y)
 }
 
 /* Scores scale * (1 * k): -0 is a negative score that counts as zero. */
-static void test_attention__the_largest_score_is_minus_zero(void **state)
+TEST(test_attention__the_largest_score_is_minus_zero)
 {
     enum { KEYS = 100 };
     const float minus = -0x1p-126f, scale = 0.3f;
@@ -460,15 +433,13 @@ static void test_attention__the_largest_score_is_minus_zero(void **state)
         result r = result_of(&p);
         run_ref(&p, &r);
         assert_true(sheaf__bits(r.stats[(p.s.queries - 1) * 2]) == 0);
-        result_drop(&r);
         check_twins(&p, table[row].name);
-        problem_drop(&p);
     }
 }
 
 /* q_i is 2^100 but for channel i, k_j is -2^100 in channel j only: each query's other keys score
  * -inf, its own 2^-126 * -2^100 * scale. Nothing but scores is infinite. */
-static void test_attention__all_but_itself_are_minus_infinity(void **state)
+TEST(test_attention__all_but_itself_are_minus_infinity)
 {
     enum { KEYS = 100 };
     const struct {
@@ -503,14 +474,12 @@ static void test_attention__all_but_itself_are_minus_infinity(void **state)
                 CHECK_BYTES("o is its own v", (char *)r.o + bytes_of(&p, t * p.s.ldo),
                             (char *)p.v + bytes_of(&p, t * p.s.ldv), bytes_of(&p, KEYS));
             }
-        result_drop(&r);
         check_twins(&p, table[row].name);
-        problem_drop(&p);
     }
 }
 
 /* Only its own key is not hidden, for one query; the others see nothing or that key. */
-static void test_attention__one_key_is_not_hidden(void **state)
+TEST(test_attention__one_key_is_not_hidden)
 {
     static const int64_t only[] = { 0, 15, 16, 63, 64, 99 };
     for (size_t i = 0; i < ARRAY_LEN(only) * 4; i++) {
@@ -522,7 +491,6 @@ static void test_attention__one_key_is_not_hidden(void **state)
         p.mask[only[i / 4]] = 1;
         snprintf(name, sizeof name, "only key %d", (int)only[i / 4]);
         check_twins(&p, name);
-        problem_drop(&p);
     }
 }
 
@@ -541,7 +509,7 @@ static void copy_heads(uint16_t *to, int64_t to_ld, int64_t to_dim, const uint16
 }
 
 /* The last channel is paired with zero, and not with the next head's first. */
-static void test_attention__an_odd_head_is_an_even_one_that_ends_with_zero(void **state)
+TEST(test_attention__an_odd_head_is_an_even_one_that_ends_with_zero)
 {
     static const int64_t dims[] = { 1, 3, 7, 17, 35 };
     for (size_t i = 0; i < ARRAY_LEN(dims) * 3; i += (size_t)every(2)) {
@@ -572,16 +540,11 @@ static void test_attention__an_odd_head_is_an_even_one_that_ends_with_zero(void 
         copy_heads(narrow.dv, odd.s.ldv, d, want.dv, even.s.ldv, d + 1, 2 * s.keys, 2);
         memcpy(narrow.stats, want.stats, (size_t)odd.nstats * 4);
         same_results("heads of an odd width", &odd, &got, &narrow);
-        result_drop(&got);
-        result_drop(&want);
-        result_drop(&narrow);
-        problem_drop(&odd);
-        problem_drop(&even);
     }
 }
 
 /* ---- decoding ---- */
-static void test_attention__decoding_gives_the_last_rows(void **state)
+TEST(test_attention__decoding_gives_the_last_rows)
 {
     for (int n = 0; n < 18;
          n++) { /* float32 and bfloat16 in one order, then bfloat16 in the other */
@@ -615,14 +578,11 @@ static void test_attention__decoding_gives_the_last_rows(void **state)
                 CHECK_BYTES("decoded row", (char *)few.o + (size_t)(b * new + i) * row_o,
                             (char *)all.o + (size_t)(b * 530 + 530 - new + i) * row_o, wide);
         free(q);
-        result_drop(&all);
-        result_drop(&few);
-        problem_drop(&p);
     }
 }
 
 /* ---- the device ---- */
-static void test_attention__nothing_owned_is_nothing_done(void **state)
+TEST(test_attention__nothing_owned_is_nothing_done)
 {
     sheaf__device *device;
     CHECK_OK(sheaf__device_open(&device, &sheaf__cpu, 2, NULL, 0));
@@ -638,7 +598,7 @@ static void test_attention__nothing_owned_is_nothing_done(void **state)
     sheaf__device_close(device);
 }
 
-static void test_attention__dry_counts_visible_pairs_and_touches_nothing(void **state)
+TEST(test_attention__dry_counts_visible_pairs_and_touches_nothing)
 {
     static const struct {
         int64_t queries, keys, window;
@@ -672,112 +632,4 @@ static void test_attention__dry_counts_visible_pairs_and_touches_nothing(void **
         CHECK_NEAR("both", device->flops, (has_backward(&s) ? 7 : 2) * one, 0);
     }
     sheaf__device_close(device);
-}
-
-/* ---- production size ---- */
-
-static void test_attention__production_size_is_the_same_on_any_threads_and_isa(void **state)
-{
-    static const int threads[] = { 2, 5, 1, 5 };
-    static const char *const isa[] = { NULL, NULL, NULL, "avx2" };
-    sheaf__attention s = attention_of(SHEAF_BF16, 1, 4200, 4200, 2, 18, 64, 0.125f);
-    check_production(s, threads, isa, getenv("SHEAF_SOAK") ? 3 : 2); /* AVX2 takes seconds for it */
-    s.queries = s.keys = s.kv_rows = 1300;
-    check_production(s, threads + 2, isa + 2, 2);
-    s.queries = s.keys = s.kv_rows = 4200;
-    s.dtype = SHEAF_F32;
-    s.kv_heads = 1;
-    s.group = 3;
-    check_production(s, threads, isa, 4);
-}
-
-static size_t dry_scratch(const sheaf__attention *s, int threads)
-{
-    sheaf__device *device;
-    CHECK_OK(sheaf__device_open(&device, &sheaf__dry, threads, NULL, 0));
-    sheaf__attention_backward(device, s, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-    const size_t peak = device->peak_of[SHEAF_MEM_SCRATCH];
-    sheaf__device_close(device);
-    return peak;
-}
-
-/* dk and dv of all keys do not fit in the scratch of a thread: tasks get more memory, or, with more
- * threads than heads or without that memory, are not fused. */
-static void check_long(sheaf_dtype dtype, int64_t keys, bool finds_room)
-{
-    sheaf__attention s = attention_of(dtype, 1, keys, keys, 2, 1, 128, 0.1f);
-    s.window = 700;
-    problem p = problem_of(s, 0, false);
-    const size_t scratch = sheaf__device_needs(SHEAF__THREAD_SCRATCH);
-    static const struct {
-        int threads;
-        bool limited;
-    } way[] = { { 3, false }, { 1, false }, { 2, false }, { 2, true } };
-    result first = result_of(&p), again;
-    for (size_t i = 0; i < ARRAY_LEN(way); i++) {
-        const int threads = way[i].threads;
-        const bool room = finds_room && threads < 3 && !way[i].limited;
-        again = i == 0 ? first : result_of(&p);
-        const size_t limit = way[i].limited ? (size_t)threads * scratch + (4u << 20) : 0,
-                     used = run_limited(&p, &again, NULL, threads, limit);
-        assert_true((used > (size_t)threads * scratch) == room);
-        if (i == 0)
-            check_samples(&p, &first);
-        else
-            same_results("long", &p, &again, &first);
-        if (!way[i].limited)
-            assert_int_equal(used, dry_scratch(&p.s, threads));
-        if (i > 0)
-            result_drop(&again);
-    }
-    result_drop(&first);
-    problem_drop(&p);
-}
-
-static void test_attention__long_sequences_fit_in_scratch(void **state)
-{
-    static const int threads[] = { 1 };
-    static const char *const isa[] = { NULL };
-    check_long(SHEAF_F32, 6000, true);
-    check_long(SHEAF_BF16, 6000, true);
-    check_long(SHEAF_BF16, 4000, false);  /* fits */
-    check_long(SHEAF_BF16, 25000, false); /* more than four times the scratch */
-    check_production(attention_of(SHEAF_F32, 1, 6000, 6000, 1, 1, 128, 0.1f), threads, isa, 1);
-    assert_true(
-        sheaf__attention_keys_held(&(sheaf__attention){ .dtype = SHEAF_F32, .head_dim = 128 },
-                                   SHEAF_SUMS_PAIRS, SHEAF__THREAD_SCRATCH) < 6000);
-    check_production(windowed(attention_of(SHEAF_BF16, 1, 32768, 32768, 1, 1, 64, 0.1f), 4096),
-                     threads, isa, 1);
-    check_shape(attention_of(SHEAF_BF16, 1, 1, 100000, 1, 2, 8, 0.1f), 0, false, 0);
-}
-
-/* One program under two names: sanitizers take minutes for the large shapes. */
-int main(int argc, char **argv)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_attention__two_tokens_worked_by_hand),
-        cmocka_unit_test(test_attention__window_and_mask_worked_by_hand),
-        cmocka_unit_test(test_attention__double_version_passes_finite_differences),
-        cmocka_unit_test(test_attention__float_version_agrees_with_double),
-        cmocka_unit_test(test_attention__parts_agree_with_double),
-        cmocka_unit_test(test_attention__fast_equals_reference_at_odd_shapes),
-        cmocka_unit_test(test_attention__fast_equals_reference_across_blocks),
-        cmocka_unit_test(test_attention__small_probabilities),
-        cmocka_unit_test(test_attention__numbers_out_of_the_ordinary),
-        cmocka_unit_test(test_attention__nan_in_the_future_leaves_the_past_alone),
-        cmocka_unit_test(test_attention__a_row_that_sees_nothing_is_zero),
-        cmocka_unit_test(test_attention__the_largest_score_is_minus_zero),
-        cmocka_unit_test(test_attention__all_but_itself_are_minus_infinity),
-        cmocka_unit_test(test_attention__one_key_is_not_hidden),
-        cmocka_unit_test(test_attention__an_odd_head_is_an_even_one_that_ends_with_zero),
-        cmocka_unit_test(test_attention__decoding_gives_the_last_rows),
-        cmocka_unit_test(test_attention__nothing_owned_is_nothing_done),
-        cmocka_unit_test(test_attention__dry_counts_visible_pairs_and_touches_nothing),
-    };
-    const struct CMUnitTest large[] = {
-        cmocka_unit_test(test_attention__production_size_is_the_same_on_any_threads_and_isa),
-        cmocka_unit_test(test_attention__long_sequences_fit_in_scratch),
-    };
-    return strstr(argv[0], "production") != NULL ? cmocka_run_group_tests(large, NULL, NULL)
-                                                 : cmocka_run_group_tests(tests, NULL, NULL);
 }

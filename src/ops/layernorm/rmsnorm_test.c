@@ -105,3 +105,83 @@ TEST(test_rmsnorm_back__is_the_gradient)
     for (int i = 0; i < N; i++)
         CHECK_NEAR("add", twice[i], 2 * dx[i], 0);
 }
+
+enum { MOST = 9 * 6145 };
+
+static void *operand(int which, size_t bytes)
+{
+    static void *block[6];
+    if (block[which] == NULL)
+        block[which] = twin_take(MOST * 4);
+    return twin_end(block[which], MOST * 4, bytes);
+}
+
+static void compare(const twin *t, int64_t rows, int64_t width)
+{
+    const int64_t n = rows * width;
+    const size_t bytes = (size_t)n * twin_bytes(t->dtype);
+    float scales[2][600], *w = operand(0, (size_t)width * 4);
+    void *x = operand(1, bytes), *dy = operand(2, bytes), *want = operand(3, bytes),
+         *got = operand(4, bytes);
+    twin_fill(w, width, SHEAF_F32, t->numbers, 1);
+    twin_fill(x, n, t->dtype, t->numbers, 2);
+    twin_fill(dy, n, t->dtype, t->numbers, 3);
+    for (int once = 0; once < 2; once++) {
+        t->ref->rmsnorm(want, scales[0], x, w, rows, width, 1e-5f, once, t->dtype);
+        t->fast->rmsnorm(got, scales[1], x, w, rows, width, 1e-5f, once, t->dtype);
+        twin_same(t, "rmsnorm", got, want, bytes);
+        twin_same(t, "rstd", scales[1], scales[0], (size_t)rows * 4);
+    }
+    for (int add = 0; add < 2; add++) {
+        t->ref->rmsnorm_back(want, dy, x, w, scales[0], rows, width, add, t->dtype);
+        t->fast->rmsnorm_back(got, dy, x, w, scales[0], rows, width, add, t->dtype);
+        twin_same(t, "rmsnorm_back", got, want, bytes);
+    }
+    float *dw = operand(3, (size_t)width * 4), *dw2 = operand(4, (size_t)width * 4);
+    const int64_t begin = width / 3, end = width - width / 7;
+    twin_fill(dw, width, SHEAF_F32, t->numbers, 4);
+    memcpy(dw2, dw, (size_t)width * 4);
+    t->ref->layernorm_dw(dw, NULL, dy, width, x, width, NULL, scales[0], rows, begin, end,
+                         t->dtype);
+    t->fast->layernorm_dw(dw2, NULL, dy, width, x, width, NULL, scales[0], rows, begin, end,
+                          t->dtype);
+    twin_same(t, "dw of rmsnorm", dw2, dw, (size_t)width * 4);
+}
+
+/* The same kernels with the result laid over an operand. */
+static void compare_in_place(const twin *t, int64_t rows, int64_t width)
+{
+    const int64_t n = rows * width;
+    const size_t bytes = (size_t)n * twin_bytes(t->dtype);
+    float rstd[16], *w = operand(0, (size_t)width * 4);
+    void *x = operand(1, bytes), *dy = operand(2, bytes), *want = operand(3, bytes);
+    twin_fill(w, width, SHEAF_F32, t->numbers, 1);
+    twin_fill(x, n, t->dtype, t->numbers, 2);
+    twin_fill(dy, n, t->dtype, t->numbers, 3);
+    t->ref->rmsnorm(want, rstd, x, w, rows, width, 1e-5f, false, t->dtype);
+    t->ref->rmsnorm_back(want, dy, x, w, rstd, rows, width, false, t->dtype);
+    t->fast->rmsnorm_back(dy, dy, x, w, rstd, rows, width, false, t->dtype);
+    twin_same(t, "dx over dy", dy, want, bytes);
+    t->ref->rmsnorm(want, rstd, x, w, rows, width, 1e-5f, false, t->dtype);
+    t->fast->rmsnorm(x, rstd, x, w, rows, width, 1e-5f, false, t->dtype);
+    twin_same(t, "y over x", x, want, bytes);
+}
+
+static void twins(const twin *t)
+{
+    static const int64_t rows[] = { 1, 4, 5, 7 };
+    for (size_t s = 0; s < ARRAY_LEN(twin_sizes); s++) {
+        compare(t, rows[s % 4], twin_sizes[s]);
+        compare_in_place(t, rows[s % 4], twin_sizes[s]);
+    }
+    static const int64_t tall[][2] = {
+        { 255, 17 }, { 256, 33 }, { 257, 20 }, { 600, 40 }, { 9, 2048 }
+    };
+    for (size_t s = 0; s < ARRAY_LEN(tall); s++)
+        compare(t, tall[s][0], tall[s][1]);
+}
+
+TEST(test_rmsnorm__fast_kernels_give_the_reference_bits)
+{
+    twin_each(twins);
+}
