@@ -1,4 +1,4 @@
-/* layernorm_test.c */
+/* layernorm_test.c - LayerNorm and RMSNorm: rows worked by hand, a version in double, gradients. */
 #include "tests/ops_twin.h"
 
 /* The two statistics of whole rows, as the caller of the kernels works them out. */
@@ -56,12 +56,12 @@ TEST(test_layernorm__bf16_rounds_before_the_residual)
 enum { WIDEST = 15360 };
 static const int64_t production[] = { 1792, 2730, 4096, WIDEST };
 
-/* One row of y, dx and the two statistics by the formulas, in double. */
+/* One row of y and dx by the formulas, in double; plain: RMSNorm's, whose mean is zero. */
 static void double_norm(double *y, double *dx, const double *x, const double *w, const double *b,
-                        const double *dy, int64_t width, double eps)
+                        const double *dy, int64_t width, double eps, bool plain)
 {
     double sum = 0, squares = 0, sum_a = 0, sum_an = 0;
-    for (int64_t c = 0; c < width; c++)
+    for (int64_t c = 0; c < width && !plain; c++)
         sum += x[c];
     const double mean = sum / (double)width;
     for (int64_t c = 0; c < width; c++)
@@ -69,7 +69,7 @@ static void double_norm(double *y, double *dx, const double *x, const double *w,
     const double rstd = 1 / sqrt(squares / (double)width + eps);
     for (int64_t c = 0; c < width; c++) {
         y[c] = w[c] * (x[c] - mean) * rstd + b[c];
-        sum_a += w[c] * dy[c];
+        sum_a += plain ? 0 : w[c] * dy[c];
         sum_an += w[c] * dy[c] * (x[c] - mean) * rstd;
     }
     for (int64_t c = 0; c < width; c++) {
@@ -96,7 +96,7 @@ static void check_wide(int64_t width, int slices, sheaf_dtype dtype)
         wide[2][c] = w[c] = 1 + twin_number(180000 + (uint64_t)c, TWIN_PLAIN) / 8;
         wide[3][c] = b[c] = twin_number(270000 + (uint64_t)c, TWIN_PLAIN) / 8;
     }
-    double_norm(want[0], want[1], wide[0], wide[2], wide[3], wide[1], width, 1e-6);
+    double_norm(want[0], want[1], wide[0], wide[2], wide[3], wide[1], width, 1e-6, false);
     k->layernorm_sum(sum, x, each, slices, each, dtype);
     for (int s = 0; s < slices; s++)
         total += sum[s];
@@ -142,39 +142,63 @@ TEST(test_layernorm__equals_the_double_formulas_at_production_widths)
 enum { ROWS = 3, WIDTH = 21, N = ROWS * WIDTH };
 static const double eps = 0.01;
 static double flow[N]; /* dy */
+static bool plain;
 
-static double loss(const double *x) /* x, then w, then b */
+/* x, then w and b; and their gradients. */
+typedef struct problem {
+    double x[N + 2 * WIDTH], want[N + 2 * WIDTH];
+    float xf[N], w[WIDTH], dy[N];
+} problem;
+
+static double loss(const double *x)
 {
     double y[WIDTH], unused[WIDTH], sum = 0;
     for (int t = 0; t < ROWS; t++) {
-        double_norm(y, unused, x + t * WIDTH, x + N, x + N + WIDTH, flow + t * WIDTH, WIDTH, eps);
+        double_norm(y, unused, x + t * WIDTH, x + N, x + N + WIDTH, flow + t * WIDTH, WIDTH, eps,
+                    plain);
         for (int c = 0; c < WIDTH; c++)
             sum += flow[t * WIDTH + c] * y[c];
     }
     return sum;
 }
 
-TEST(test_layernorm_back__is_the_gradient)
+static problem make_problem(bool without_means)
 {
-    double x[N + 2 * WIDTH], want[N + 2 * WIDTH] = { 0 }, y[WIDTH];
-    float xf[N], w[WIDTH], dy[N], mean[ROWS], rstd[ROWS], a[ROWS], an[ROWS], dx[N];
-    float dw[WIDTH] = { 0 }, db[WIDTH] = { 0 }, alone[WIDTH] = { 0 };
+    problem p = { .want = { 0 } };
+    double y[WIDTH];
+    plain = without_means;
     for (int i = 0; i < N; i++) {
-        xf[i] = twin_number((uint64_t)i, TWIN_PLAIN), x[i] = xf[i];
-        dy[i] = twin_number(1000 + (uint64_t)i, TWIN_PLAIN), flow[i] = dy[i];
+        p.xf[i] = twin_number((uint64_t)i, TWIN_PLAIN), p.x[i] = p.xf[i];
+        p.dy[i] = twin_number(1000 + (uint64_t)i, TWIN_PLAIN), flow[i] = p.dy[i];
     }
     for (int c = 0; c < WIDTH; c++) {
-        w[c] = 1 + twin_number(2000 + (uint64_t)c, TWIN_PLAIN), x[N + c] = w[c];
-        x[N + WIDTH + c] = 0; /* with no bias, y is w n: the gradient of w is y dy / w */
+        p.w[c] = 1 + twin_number(2000 + (uint64_t)c, TWIN_PLAIN), p.x[N + c] = p.w[c];
+        p.x[N + WIDTH + c] = 0; /* with no bias, y is w n: the gradient of w is y dy / w */
     }
     for (int t = 0; t < ROWS; t++) {
         const double *d = flow + t * WIDTH;
-        double_norm(y, want + t * WIDTH, x + t * WIDTH, x + N, x + N + WIDTH, d, WIDTH, eps);
+        double_norm(y, p.want + t * WIDTH, p.x + t * WIDTH, p.x + N, p.x + N + WIDTH, d, WIDTH, eps,
+                    plain);
         for (int c = 0; c < WIDTH; c++)
-            want[N + c] += d[c] * y[c] / x[N + c], want[N + WIDTH + c] += d[c];
+            p.want[N + c] += d[c] * y[c] / p.x[N + c], p.want[N + WIDTH + c] += d[c];
     }
-    twin_gradient("layernorm", loss, x, N + 2 * WIDTH, want);
+    twin_gradient(plain ? "rmsnorm" : "layernorm", loss, p.x, N + (plain ? 1 : 2) * WIDTH, p.want);
+    return p;
+}
 
+/* A kernel that adds to dx doubles it. */
+static void check_twice(const float *twice, const float *dx)
+{
+    for (int i = 0; i < N; i++)
+        CHECK_NEAR("add", twice[i], 2 * dx[i], 0);
+}
+
+TEST(test_layernorm_back__is_the_gradient)
+{
+    const problem p = make_problem(false);
+    const float *xf = p.xf, *w = p.w, *dy = p.dy;
+    float mean[ROWS], rstd[ROWS], a[ROWS], an[ROWS], dx[N], twice[N];
+    float dw[WIDTH] = { 0 }, db[WIDTH] = { 0 }, alone[WIDTH] = { 0 };
     const sheaf__kernels *k = sheaf__kernels_for("ref");
     statistics(k, mean, rstd, xf, WIDTH, ROWS, WIDTH, (float)eps, SHEAF_F32);
     k->layernorm_back_sums(a, an, dy, WIDTH, xf, WIDTH, mean, rstd, w, ROWS, WIDTH, SHEAF_F32);
@@ -183,16 +207,66 @@ TEST(test_layernorm_back__is_the_gradient)
     k->layernorm_back(dx, dy, WIDTH, xf, WIDTH, mean, rstd, w, a, an, ROWS, WIDTH, false,
                       SHEAF_F32);
     k->layernorm_dw(dw, db, dy, WIDTH, xf, WIDTH, mean, rstd, ROWS, 0, WIDTH, SHEAF_F32);
-    twin_close("dx", dx, want, N, 1e-5);
-    twin_close("dw", dw, want + N, WIDTH, 1e-5);
-    twin_close("db", db, want + N + WIDTH, WIDTH, 1e-6);
+    twin_close("dx", dx, p.want, N, 1e-5);
+    twin_close("dw", dw, p.want + N, WIDTH, 1e-5);
+    twin_close("db", db, p.want + N + WIDTH, WIDTH, 1e-6);
     k->layernorm_dw(alone, NULL, dy, WIDTH, xf, WIDTH, mean, rstd, ROWS, 0, WIDTH, SHEAF_F32);
     CHECK_BYTES("dw without db", alone, dw, sizeof dw);
-
-    float twice[N];
     memcpy(twice, dx, sizeof dx);
     k->layernorm_back(twice, dy, WIDTH, xf, WIDTH, mean, rstd, w, a, an, ROWS, WIDTH, true,
                       SHEAF_F32);
-    for (int i = 0; i < N; i++)
-        CHECK_NEAR("add", twice[i], 2 * dx[i], 0);
+    check_twice(twice, dx);
+}
+
+/* ---- RMSNorm ---- */
+
+static const struct {
+    const char *name;
+    float x[2], w[2], eps, want[2];
+} rms_by_hand[] = {
+    { "3-4 row, rms sqrt(12.5)", { 3, 4 }, { 1, 1 }, 0, { 0.848528f, 1.131371f } },
+    { "weight scales columns", { 1, 1 }, { 2, 5 }, 0, { 2, 5 } },
+    { "sign is kept", { -2, 2 }, { 1, 1 }, 0, { -1, 1 } },
+    { "eps keeps zero finite", { 0, 0 }, { 1, 1 }, 1e-6f, { 0, 0 } },
+    { "eps counts", { 1, 1 }, { 1, 1 }, 3, { 0.5f, 0.5f } },
+};
+
+TEST(test_rmsnorm__rows_worked_by_hand)
+{
+    for (size_t i = 0; i < ARRAY_LEN(rms_by_hand); i++) {
+        float y[2], rstd;
+        sheaf__kernels_for("ref")->rmsnorm(y, &rstd, rms_by_hand[i].x, rms_by_hand[i].w, 1, 2,
+                                           rms_by_hand[i].eps, false, SHEAF_F32);
+        for (int c = 0; c < 2; c++)
+            CHECK_NEAR(rms_by_hand[i].name, y[c], rms_by_hand[i].want[c], 1e-6);
+    }
+}
+
+TEST(test_rmsnorm__bf16_rounds_before_the_weight)
+{
+    /* 3 / sqrt(9 + 0.1) = 0.994490 rounds to 255/256; times 1.51 is 1.504102, above the
+     * middle of 1.5 and 1.5078125. Unrounded, 1.501680 would go to 1.5. */
+    const uint16_t x[2] = { sheaf__bf16(3), sheaf__bf16(3) };
+    const float w[2] = { 1.51f, 1.51f };
+    uint16_t y[2];
+    float rstd;
+    sheaf__kernels_for("ref")->rmsnorm(y, &rstd, x, w, 1, 2, 0.1f, false, SHEAF_BF16);
+    CHECK_NEAR("rounded twice", sheaf__from_bf16(y[0]), 1.5078125, 0);
+    sheaf__kernels_for("ref")->rmsnorm(y, &rstd, x, w, 1, 2, 0.1f, true, SHEAF_BF16);
+    CHECK_NEAR("rounded once", sheaf__from_bf16(y[0]), 1.5, 0);
+}
+
+TEST(test_rmsnorm_back__is_the_gradient)
+{
+    const problem p = make_problem(true);
+    float y[N], rstd[ROWS], dx[N], twice[N], dw[WIDTH] = { 0 };
+    const sheaf__kernels *k = sheaf__kernels_for("ref");
+    k->rmsnorm(y, rstd, p.xf, p.w, ROWS, WIDTH, (float)eps, false, SHEAF_F32);
+    k->rmsnorm_back(dx, p.dy, p.xf, p.w, rstd, ROWS, WIDTH, false, SHEAF_F32);
+    k->layernorm_dw(dw, NULL, p.dy, WIDTH, p.xf, WIDTH, NULL, rstd, ROWS, 0, WIDTH, SHEAF_F32);
+    twin_close("dx", dx, p.want, N, 1e-5);
+    twin_close("dw", dw, p.want + N, WIDTH, 1e-5);
+    memcpy(twice, dx, sizeof dx);
+    k->rmsnorm_back(twice, p.dy, p.xf, p.w, rstd, ROWS, WIDTH, true, SHEAF_F32);
+    check_twice(twice, dx);
 }
