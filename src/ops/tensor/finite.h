@@ -18,10 +18,3 @@ typedef struct sheaf__look {
 
 /* sheaf__look_found - x is not finite. */
 void sheaf__look_found(const sheaf__look *look);
-
-/* Element i, once rounded. */
-SHEAF__SHARED_FN bool sheaf__look_at(const void *x, int64_t i, sheaf_dtype from, sheaf_dtype to)
-{
-    const float stored = sheaf__load(x, i, from);
-    return (sheaf__bits(sheaf__rounded(stored, to)) & 0x7f800000) != 0x7f800000;
-}
