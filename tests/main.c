@@ -6,7 +6,9 @@
 
 /* The bounds of the section, by the linker. */
 extern const struct listed_test *__start_listed_tests[], *__stop_listed_tests[];
-extern const struct group_fixture group_fixture __attribute__((weak));
+/* What runs before and after all of them, and each. */
+extern const struct group_fixture group_fixture __attribute__((weak)),
+    each_fixture __attribute__((weak));
 
 static int by_place(const void *a, const void *b)
 {
@@ -24,6 +26,10 @@ int main(void)
     for (size_t i = 0; i < n; i++)
         if (filter == NULL || fnmatch(filter, __start_listed_tests[i]->test.name, 0) == 0)
             tests[chosen++] = __start_listed_tests[i]->test;
+    for (size_t i = 0; i < chosen && &each_fixture != NULL; i++) {
+        tests[i].setup_func = each_fixture.before;
+        tests[i].teardown_func = each_fixture.after;
+    }
     if (chosen == 0) {
         fprintf(stderr, "SHEAF_TESTS: no test has a name such as '%s'\n", filter);
         return EXIT_FAILURE;

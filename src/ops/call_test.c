@@ -285,7 +285,7 @@ TEST(test_call__memory_is_reached_by_operands_only)
 
 /* ---- failures ---- */
 
-/* The first stays, nothing runs after it, and who looks at it gets it once. */
+/* The first stays, nothing runs after it, and who looks at it, or downloads, gets it once. */
 TEST(test_call__a_failure_stays)
 {
     static const char *const what[] = { "the download", "the upload" };
@@ -304,7 +304,10 @@ TEST(test_call__a_failure_stays)
         run_rows(device, s, -1);
         sheaf__op_zero(device, at, ALL, SHEAF_F32);
         assert_int_equal(seen.downloads + seen.uploads, before);
-        CHECK_FAILS(sheaf__device_check(device), SHEAF_E_IO, what[when]);
+        sheaf__device_fail(device, sheaf_fail(SHEAF_E_IO, "another failure"));
+        CHECK_FAILS(when == 0 ? sheaf__device_check(device)
+                              : sheaf__download(device, y, at, sizeof y),
+                    SHEAF_E_IO, what[when]);
         CHECK_OK(sheaf__device_check(device));
         CHECK_OK(sheaf__download(device, y, at, sizeof y));
         CHECK_BYTES("what was there", y, x, sizeof y);

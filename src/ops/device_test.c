@@ -9,8 +9,6 @@
 #include <unistd.h>
 
 #include "ops/device.h"
-#include "ops/tensor/tensor.h"
-#include "tests/devices/copied.h"
 
 static uint64_t next(uint64_t *seed)
 {
@@ -223,34 +221,4 @@ TEST(test_device__holds_what_will_be_used)
     memset(block, 1, 80 * mib);
     sheaf__device_close(cpu);
     sheaf__device_close(dry);
-}
-
-static int losses;
-
-static sheaf_status *lose(sheaf__reserved *range, void *to, const void *from, size_t bytes)
-{
-    return sheaf_fail(SHEAF_E_IO, "loss %d", ++losses);
-}
-
-/* Operations return nothing: what they could not do is told by the next download, once. */
-TEST(test_device__downloads_tell_what_operations_could_not_do)
-{
-    sheaf__device_class class = copied_device;
-    float *x, host[8] = { 0 };
-    class.download = lose;
-    losses = 0;
-    sheaf__device *device = open_device(&class, 1, 0);
-    CHECK_OK(sheaf__device_alloc((void **)&x, device, sizeof host, SHEAF_MEM_ACTIVATIONS));
-    CHECK_OK(sheaf__upload(device, x, host, sizeof host));
-    CHECK_OK(sheaf__device_check(device));
-    sheaf__op_zero(device, x, 8, SHEAF_F32);
-    sheaf__op_zero(device, x, 8, SHEAF_F32); /* nothing is done after a failure */
-    CHECK_FAILS(sheaf__download(device, host, x, sizeof host), SHEAF_E_IO, "loss 1");
-    CHECK_OK(sheaf__device_check(device));
-    CHECK_FAILS(sheaf__download(device, host, x, sizeof host), SHEAF_E_IO, "loss 2");
-    sheaf__device_fail(device, sheaf_fail(SHEAF_E_IO, "loss 3"));
-    sheaf__device_fail(device, sheaf_fail(SHEAF_E_IO, "loss 4"));
-    CHECK_FAILS(sheaf__device_check(device), SHEAF_E_IO, "loss 3");
-    sheaf__device_fail(device, sheaf_fail(SHEAF_E_IO, "loss 5"));
-    sheaf__device_close(device);
 }

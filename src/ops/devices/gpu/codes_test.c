@@ -35,20 +35,6 @@ static sheaf__product some_job(sheaf__term *term, int terms, sheaf_dtype dtype, 
     return job;
 }
 
-static void check_jobs(const char *name, const sheaf__product *job, int jobs, sheaf_sums sums)
-{
-    sheaf__product before[JOBS];
-    copy_jobs(before, job, jobs);
-    here->sums = gpu[0]->sums = gpu[1]->sums = sums;
-    sheaf__products(here, job, jobs);
-    for (int g = 0; g < GPUS; g++)
-        if (sums == SHEAF_SUMS_MMA8 || sums == SHEAF_SUMS_MMA16
-                ? (g > 0) == (sums == SHEAF_SUMS_MMA16)
-                : g == (int)below(GPUS))
-            check_on(gpu[g], name, job, jobs, before);
-    drop_all();
-}
-
 static sheaf_sums any_order(void)
 {
     static const sheaf_sums orders[] = { SHEAF_SUMS_PAIRS, SHEAF_SUMS_TILES, SHEAF_SUMS_MMA8,

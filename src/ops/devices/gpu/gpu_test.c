@@ -58,7 +58,7 @@ static void zero(sheaf__device *device, void *at, int64_t n)
 /* ---- what works ---- */
 
 /* Also before any operation; of 4 elements by words of 16 bytes, of one by itself. */
-static void test_cuda__an_exchange_gives_the_one_nan(void **state)
+TEST(test_cuda__an_exchange_gives_the_one_nan)
 {
     const float x[2][5] = { { INFINITY, 1, -0.0f, INFINITY, INFINITY },
                             { -INFINITY, 2, -0.0f, 1, -INFINITY } };
@@ -84,7 +84,7 @@ static void test_cuda__an_exchange_gives_the_one_nan(void **state)
     sheaf__device_close(device);
 }
 
-static void test_cuda__transfers_of_any_size_come_back(void **state)
+TEST(test_cuda__transfers_of_any_size_come_back)
 {
     static const size_t sizes[] = { 1,
                                     63,
@@ -114,7 +114,7 @@ static void test_cuda__transfers_of_any_size_come_back(void **state)
 
 /* As on a GPU, of whose memory the host has addresses alone: what reads them would not go unseen.
  */
-static void test_cuda__the_host_cannot_read_its_memory(void **state)
+TEST(test_cuda__the_host_cannot_read_its_memory)
 {
     int ends[2];
     sheaf__device *device = open_one();
@@ -131,7 +131,7 @@ static void test_cuda__the_host_cannot_read_its_memory(void **state)
     sheaf__device_close(device);
 }
 
-static void test_cuda__what_is_queued_stays_in_order(void **state)
+TEST(test_cuda__what_is_queued_stays_in_order)
 {
     sheaf__device *device = open_one();
     float *at = take(device, 4096), host[1024];
@@ -149,7 +149,7 @@ static void test_cuda__what_is_queued_stays_in_order(void **state)
 }
 
 /* So steps that are alike stage nothing: whatever copied a list again would fail here. */
-static void test_cuda__a_list_is_copied_once(void **state)
+TEST(test_cuda__a_list_is_copied_once)
 {
     sheaf__device *device = open_one();
     float *at = take(device, 4096), host[4] = { 1, 2, 3, 4 };
@@ -177,7 +177,7 @@ static uint64_t marks_of(sheaf__device *device, sheaf__spent *sum)
 }
 
 /* Only what is measured, and only when it has ended: nothing waits for it. */
-static void test_cuda__time_is_that_of_its_own_clock(void **state)
+TEST(test_cuda__time_is_that_of_its_own_clock)
 {
     sheaf__device *device = open_one();
     float *at = take(device, 4096), host[1024] = { 0 };
@@ -203,7 +203,7 @@ static void test_cuda__time_is_that_of_its_own_clock(void **state)
 }
 
 /* It goes on without. */
-static void test_cuda__a_clock_that_fails_stops_nothing(void **state)
+TEST(test_cuda__a_clock_that_fails_stops_nothing)
 {
     static const char *const names[] = { "cuEventCreate", "cuEventRecord", "cuEventElapsedTime" };
     for (size_t i = 0; i < ARRAY_LEN(names); i++) {
@@ -239,7 +239,7 @@ static void *upload_part(void *arg)
     return NULL;
 }
 
-static void test_cuda__threads_upload_at_once(void **state)
+TEST(test_cuda__threads_upload_at_once)
 {
     sheaf__device *device = open_one();
     char *at = take(device, 4 * 5000), got[4 * 5000];
@@ -257,7 +257,7 @@ static void test_cuda__threads_upload_at_once(void **state)
     sheaf__device_close(device);
 }
 
-static void test_cuda__ranks_share_the_gpus_that_are_named(void **state)
+TEST(test_cuda__ranks_share_the_gpus_that_are_named)
 {
     static const int want[] = { 2, 0, 2, 0 };
     pretend("9.0,9.0,9.0");
@@ -271,7 +271,7 @@ static void test_cuda__ranks_share_the_gpus_that_are_named(void **state)
 
 /* ---- GPUs that reach each other ---- */
 
-static void test_cuda__gpus_of_a_run_alone_have_to_reach_each_other(void **state)
+TEST(test_cuda__gpus_of_a_run_alone_have_to_reach_each_other)
 {
     static const struct {
         const char *name;
@@ -291,7 +291,7 @@ static void test_cuda__gpus_of_a_run_alone_have_to_reach_each_other(void **state
     }
 }
 
-static void test_cuda__memory_of_peers_is_asked_before_it_is_used(void **state)
+TEST(test_cuda__memory_of_peers_is_asked_before_it_is_used)
 {
     sheaf__device *device = NULL;
     pretend("9.0,9.0");
@@ -310,7 +310,7 @@ static void test_cuda__memory_of_peers_is_asked_before_it_is_used(void **state)
 
 /* ---- names ---- */
 
-static void test_cuda__names_of_devices(void **state)
+TEST(test_cuda__names_of_devices)
 {
     static const char *const wrong[] = { "cuda:",    "cuda:a",  "cuda:0,", "cuda:,0", "cuda:0,0",
                                          "cuda:-1",  "cuda:0 ", "cuda0",   "cpu:0",   "CUDA",
@@ -327,7 +327,7 @@ static void test_cuda__names_of_devices(void **state)
     CHECK_OK(sheaf__device_present("cuda"));
 }
 
-static void test_cuda__an_order_is_computed_by_its_own_tensor_cores(void **state)
+TEST(test_cuda__an_order_is_computed_by_its_own_tensor_cores)
 {
     static const struct {
         const char *gpu;
@@ -362,7 +362,7 @@ static void *all_but_one(void *missing, const char *name)
     return strcmp(missing, name) == 0 ? NULL : any;
 }
 
-static void test_driver__that_cannot_be_used_says_why(void **state)
+TEST(test_driver__that_cannot_be_used_says_why)
 {
     sheaf__device *device = NULL;
     sheaf__driver table;
@@ -387,7 +387,7 @@ static void test_driver__that_cannot_be_used_says_why(void **state)
     assert_null(device);
 }
 
-static void test_cubins__the_best_that_a_gpu_runs(void **state)
+TEST(test_cubins__the_best_that_a_gpu_runs)
 {
     static const sheaf__cubin table[] = { { .kind = "sm_80" },  { .kind = "sm_86" },
                                           { .kind = "sm_89" },  { .kind = "sm_90a" },
@@ -410,7 +410,7 @@ static void test_cubins__the_best_that_a_gpu_runs(void **state)
 }
 
 /* The advice names a choice of meson_options.txt. */
-static void test_cubins__a_gpu_without_code_learns_which_to_build(void **state)
+TEST(test_cubins__a_gpu_without_code_learns_which_to_build)
 {
     static const sheaf__cubin table[] = { { .kind = "sm_86" }, { .kind = "sm_120" }, { 0 } };
     static const struct {
@@ -455,13 +455,13 @@ static void may_fail(int ranks)
     }
 }
 
-static void test_cuda__each_call_of_opening_may_fail(void **state)
+TEST(test_cuda__each_call_of_opening_may_fail)
 {
     may_fail(1);
     may_fail(2);
 }
 
-static void test_cuda__a_wrong_image_and_a_missing_kernel(void **state)
+TEST(test_cuda__a_wrong_image_and_a_missing_kernel)
 {
     sheaf__device *device = NULL;
     sheaf__stand_in_fail("cuModuleLoadData", 0, SHEAF__GPU_NO_IMAGE, false);
@@ -475,7 +475,7 @@ static void test_cuda__a_wrong_image_and_a_missing_kernel(void **state)
 }
 
 /* A kernel is not cached under its launch's text. */
-static void test_cuda__a_name_may_end_with_its_launch(void **state)
+TEST(test_cuda__a_name_may_end_with_its_launch)
 {
     char name[] = "zero_f32";
     sheaf__device *device = open_one();
@@ -495,7 +495,7 @@ static void test_cuda__a_name_may_end_with_its_launch(void **state)
     sheaf__device_close(device);
 }
 
-static void test_cuda__memory_that_is_refused_names_who_asked(void **state)
+TEST(test_cuda__memory_that_is_refused_names_who_asked)
 {
     void *block = NULL;
     pretend("9.0:1");
@@ -513,7 +513,7 @@ static void test_cuda__memory_that_is_refused_names_who_asked(void **state)
     sheaf__device_close(device);
 }
 
-static void test_cuda__a_failed_launch_stays_and_names_the_kernel(void **state)
+TEST(test_cuda__a_failed_launch_stays_and_names_the_kernel)
 {
     char host[64];
     sheaf__device *device = open_one();
@@ -529,7 +529,7 @@ static void test_cuda__a_failed_launch_stays_and_names_the_kernel(void **state)
     sheaf__device_close(device);
 }
 
-static void test_cuda__a_lost_device_ends_all_calls(void **state)
+TEST(test_cuda__a_lost_device_ends_all_calls)
 {
     char host[64] = { 0 };
     sheaf__device *device = open_one();
@@ -549,7 +549,7 @@ static void test_cuda__a_lost_device_ends_all_calls(void **state)
 
 /* ---- the probe ---- */
 
-static void test_probe__a_gpu_that_computes_otherwise_is_refused(void **state)
+TEST(test_probe__a_gpu_that_computes_otherwise_is_refused)
 {
     static const struct {
         const char *gpu;
@@ -577,7 +577,7 @@ static void test_probe__a_gpu_that_computes_otherwise_is_refused(void **state)
 void __lsan_disable(void) __attribute__((weak));
 void __lsan_enable(void) __attribute__((weak));
 
-static void test_probe__that_does_not_end_is_given_up(void **state)
+TEST(test_probe__that_does_not_end_is_given_up)
 {
     sheaf__device *device = NULL;
     if (__lsan_disable != NULL)
@@ -592,34 +592,4 @@ static void test_probe__that_does_not_end_is_given_up(void **state)
     atomic_store(&sheaf__stand_in.made, 0);
 }
 
-int main(void)
-{
-#define WITH(test) cmocka_unit_test_setup_teardown(test, begin, end)
-    const struct CMUnitTest tests[] = {
-        WITH(test_cuda__an_exchange_gives_the_one_nan),
-        WITH(test_cuda__transfers_of_any_size_come_back),
-        WITH(test_cuda__the_host_cannot_read_its_memory),
-        WITH(test_cuda__what_is_queued_stays_in_order),
-        WITH(test_cuda__a_list_is_copied_once),
-        WITH(test_cuda__time_is_that_of_its_own_clock),
-        WITH(test_cuda__a_clock_that_fails_stops_nothing),
-        WITH(test_cuda__threads_upload_at_once),
-        WITH(test_cuda__ranks_share_the_gpus_that_are_named),
-        WITH(test_cuda__gpus_of_a_run_alone_have_to_reach_each_other),
-        WITH(test_cuda__memory_of_peers_is_asked_before_it_is_used),
-        WITH(test_cuda__names_of_devices),
-        WITH(test_cuda__an_order_is_computed_by_its_own_tensor_cores),
-        WITH(test_driver__that_cannot_be_used_says_why),
-        WITH(test_cubins__the_best_that_a_gpu_runs),
-        WITH(test_cubins__a_gpu_without_code_learns_which_to_build),
-        WITH(test_cuda__each_call_of_opening_may_fail),
-        WITH(test_cuda__a_wrong_image_and_a_missing_kernel),
-        WITH(test_cuda__a_name_may_end_with_its_launch),
-        WITH(test_cuda__memory_that_is_refused_names_who_asked),
-        WITH(test_cuda__a_failed_launch_stays_and_names_the_kernel),
-        WITH(test_cuda__a_lost_device_ends_all_calls),
-        WITH(test_probe__a_gpu_that_computes_otherwise_is_refused),
-        WITH(test_probe__that_does_not_end_is_given_up),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+const struct group_fixture each_fixture = { begin, end };

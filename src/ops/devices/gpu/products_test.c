@@ -18,20 +18,6 @@ static int open_devices(void **state)
     return open_gpus("8.0,9.0,9.0", GPUS);
 }
 
-/* ---- running and comparing ---- */
-
-static void check_jobs(const char *name, const sheaf__product *job, int jobs, sheaf_sums sums)
-{
-    sheaf__product before[JOBS];
-    copy_jobs(before, job, jobs);
-    here->sums = gpu[0]->sums = gpu[1]->sums = gpu[2]->sums = sums;
-    sheaf__products(here, job, jobs);
-    for (int g = 0; g < GPUS; g++)
-        if ((g > 0) == (sums == SHEAF_SUMS_MMA16))
-            check_on(gpu[g], name, job, jobs, before);
-    drop_all();
-}
-
 /* That it was a kernel of this name that ran last, where there is wgmma. */
 static void assert_ran(const char *kernel)
 {
