@@ -32,6 +32,13 @@ static inline uint64_t made_mix(uint64_t x)
     return x ^ x >> 31;
 }
 
+/* Numbers of a picture between -1 and 1. */
+static inline void made_pixels(float *x, int64_t n, int64_t seed)
+{
+    for (int64_t i = 0; x != NULL && i < n; i++)
+        x[i] = (float)(made_mix((uint64_t)(i + 1000 * seed)) % 200) / 100 - 1;
+}
+
 /* The key of a tensor's values. Each block of CogAgent's second tower has a copy of one table. */
 static inline uint64_t made_key(const char *name, uint64_t seed)
 {

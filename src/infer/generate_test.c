@@ -71,12 +71,6 @@ static void ask(asked *a, bool agent)
     }
 }
 
-static void paint(float *x, int64_t n, int64_t seed)
-{
-    for (int64_t i = 0; x != NULL && i < n; i++)
-        x[i] = (float)(made_mix((uint64_t)(i + 1000 * seed)) % 200) / 100 - 1;
-}
-
 typedef struct trial {
     asked asked;
     int64_t broken; /* picture that cannot be had; -1: none */
@@ -97,8 +91,8 @@ static sheaf_status *load(void *self, int64_t prompt, const sheaf__picture *pict
     atomic_fetch_add(&m->t->loads[m->world], 1);
     if (prompt == m->t->broken)
         return sheaf_fail(SHEAF_E_DATA, "picture %d", (int)prompt);
-    paint(picture->of[0].pixels, 3 * SIDE * SIDE, prompt);
-    paint(picture->of[1].pixels, 3 * SIDE * SIDE, prompt + 50);
+    made_pixels(picture->of[0].pixels, 3 * SIDE * SIDE, prompt);
+    made_pixels(picture->of[1].pixels, 3 * SIDE * SIDE, prompt + 50);
     return NULL;
 }
 
@@ -178,8 +172,8 @@ typedef struct limits {
 static sheaf_status *look_at_one(void *self, int64_t prompt, const sheaf__picture *picture,
                                  int64_t n)
 {
-    paint(picture->of[0].pixels, 3 * SIDE * SIDE, 1);
-    paint(picture->of[1].pixels, 3 * SIDE * SIDE, 51);
+    made_pixels(picture->of[0].pixels, 3 * SIDE * SIDE, 1);
+    made_pixels(picture->of[1].pixels, 3 * SIDE * SIDE, 51);
     return NULL;
 }
 
@@ -245,8 +239,8 @@ static sheaf_status *look(void *self, int64_t prompt, const sheaf__picture *pict
 {
     const shown *s = self;
     atomic_fetch_add(&s->a->loads, 1);
-    paint(picture->of[0].pixels, 3 * SIDE * SIDE, s->picture);
-    paint(picture->of[1].pixels, 3 * SIDE * SIDE, s->picture + 50);
+    made_pixels(picture->of[0].pixels, 3 * SIDE * SIDE, s->picture);
+    made_pixels(picture->of[1].pixels, 3 * SIDE * SIDE, s->picture + 50);
     return NULL;
 }
 

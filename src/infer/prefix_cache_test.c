@@ -251,12 +251,6 @@ TEST(test_past__answers_are_those_without_it)
 
 /* ---- and seen ---- */
 
-static void paint(float *x, int64_t n, int64_t seed)
-{
-    for (int64_t i = 0; x != NULL && i < n; i++)
-        x[i] = (float)(made_mix((uint64_t)(i + 1000 * seed)) % 200) / 100 - 1;
-}
-
 /* The picture, the number it is known by, tokens of the prompt, and rows that are used again. */
 static const struct {
     int picture, look;
@@ -288,8 +282,8 @@ static sheaf_status *in_sight(void *self, sheaf__model *model)
         expert[j] = j > 0 && j < PATCHES + 2;
     }
     for (size_t i = 0; i < LOOKS && st == NULL; i++) {
-        paint(picture->of[0].pixels, 3 * SIDE * SIDE, looks[i].picture);
-        paint(picture->of[1].pixels, 3 * SIDE * SIDE, looks[i].picture + 50);
+        made_pixels(picture->of[0].pixels, 3 * SIDE * SIDE, looks[i].picture);
+        made_pixels(picture->of[1].pixels, 3 * SIDE * SIDE, looks[i].picture + 50);
         for (int keep = 0; keep < 2 && st == NULL; keep++) {
             sheaf__continuation out = into(keep ? &s->with[i] : &s->without[i]);
             const sheaf__prompt p = { .ids = ids,

@@ -1,41 +1,9 @@
 /* chatglm_test.c - GLM-4-9B and CogAgent-9B by ChatGLM's names: their sizes as published, keys that
  * are refused, tensors and their cuts, and the text model alone. */
-#include "tests/check.h"
-#include "tests/sources.h"
-
-#include <jansson.h>
+#include "tests/families.h"
 
 #include "families/chatglm/chatglm.h"
 #include "schema/schema.h"
-
-static json_t *published(void)
-{
-    const char *path = in_sources("tests/data/configs/cogagent-9b.json");
-    json_t *object = json_load_file(path, 0, NULL);
-    if (object == NULL)
-        fail_msg("%s: not JSON", path);
-    return object;
-}
-
-static sheaf_status *parse(sheaf_config *c, const json_t *object)
-{
-    char *text = json_dumps(object, 0);
-    sheaf_status *st = sheaf_config_parse(c, text, strlen(text));
-    free(text);
-    return st;
-}
-
-static int64_t parameters(const sheaf_schema *schema)
-{
-    int64_t sum = 0;
-    for (int64_t i = 0; i < schema->count; i++) {
-        int64_t n = !schema->tensor[i].buffer;
-        for (int d = 0; d < schema->tensor[i].ndim; d++)
-            n *= schema->tensor[i].shape[d];
-        sum += n;
-    }
-    return sum;
-}
 
 /* 13,906,320,896 is what upstream's program counts; the text model alone is worked out by hand: two
  * tables, and of each layer q, k, v with biases, dense, two norms, MLP. */
@@ -43,20 +11,20 @@ TEST(test_sizes__as_published)
 {
     const int64_t h = 4096, f = 13696,
                   text = 2 * 151552 * h + h + 40 * (4608 * h + 4608 + h * h + 2 * h + 3 * f * h);
-    json_t *object = published();
+    json_t *object = published_object("cogagent-9b");
     for (int vision = 1; vision >= 0; vision--) {
         sheaf_config c;
         sheaf_schema *schema;
         sheaf__tower tower[SHEAF__MOST_TOWERS];
         if (!vision)
             json_object_del(object, "vision_config");
-        CHECK_OK(parse(&c, object));
+        CHECK_OK(parse_object(&c, object));
         assert_int_equal(c.family, SHEAF_CHATGLM);
         assert_int_equal(sheaf__towers_of(tower, &c), vision);
         assert_int_equal(sheaf__image_positions(&c), vision ? 1602 : 0);
         assert_true((sheaf__pictures_of(&c) != NULL) == vision);
         CHECK_OK(sheaf_schema_new(&schema, &c, 8));
-        assert_int_equal(parameters(schema), vision ? INT64_C(13906320896) : text);
+        assert_int_equal(count_numbers(schema, false), vision ? INT64_C(13906320896) : text);
         sheaf_schema_free(schema);
         sheaf_config_release(&c);
     }
@@ -65,10 +33,10 @@ TEST(test_sizes__as_published)
 
 TEST(test_tensors__parts_of_fused_weights_are_cut_apart)
 {
-    json_t *object = published();
+    json_t *object = published_object("cogagent-9b");
     sheaf_config c;
     sheaf_schema *schema;
-    CHECK_OK(parse(&c, object));
+    CHECK_OK(parse_object(&c, object));
     CHECK_OK(sheaf_schema_new(&schema, &c, 8));
     const sheaf_tensor *qkv = sheaf_schema_find(
         schema, "transformer.encoder.layers.39.self_attention.query_key_value.weight");
@@ -117,7 +85,7 @@ TEST(test_config__says_which_key_is_wrong)
           "'vision_config.dropout_prob'" },
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        json_t *object = published();
+        json_t *object = published_object("cogagent-9b");
         json_t *at = cases[i].inside == NULL ? object : json_object_get(object, cases[i].inside);
         sheaf_config c;
         if (cases[i].value == NULL)
@@ -125,7 +93,7 @@ TEST(test_config__says_which_key_is_wrong)
         else
             json_object_set_new(at, cases[i].key,
                                 json_loads(cases[i].value, JSON_DECODE_ANY, NULL));
-        CHECK_FAILS(parse(&c, object), cases[i].code, cases[i].part);
+        CHECK_FAILS(parse_object(&c, object), cases[i].code, cases[i].part);
         json_decref(object);
     }
 }

@@ -1,21 +1,12 @@
 /* rows_test.c - CogVLM and CogAgent: every recorded list of tensors, cuts by hand, keys that
  * are refused. */
-#include "tests/check.h"
+#include "tests/families.h"
 #include "tests/faults/denied_memory.h"
 #include "tests/golden.h"
-#include "tests/sources.h"
 
-#include <jansson.h>
-
-#include "catalog/boxes.h"
 #include "families/cog/cog.h"
 #include "schema/config_text.h"
 #include "schema/family.h"
-
-static json_t *published(const char *name)
-{
-    return json_load_file(in_sources("tests/data/configs/%s.json", name), 0, NULL);
-}
 
 /* The model_config.json that SAT would write for a recorded config.json: {"config",
  * "encoder_override"}. */
@@ -39,14 +30,6 @@ static json_t *recorded(const char *dir)
     return config;
 }
 
-static sheaf_status *parse(sheaf_config *c, const json_t *config)
-{
-    char *text = json_dumps(config, 0);
-    sheaf_status *st = sheaf_config_parse(c, text, strlen(text));
-    free(text);
-    return st;
-}
-
 /* The schema of a recorded model, whose config has another value under `key` if that is not NULL.
  */
 static sheaf_schema *schema_with(const char *model, int slices, const char *key, json_t *value)
@@ -57,7 +40,7 @@ static sheaf_schema *schema_with(const char *model, int slices, const char *key,
     assert_non_null(config);
     if (key != NULL)
         json_object_set_new(config, key, value);
-    CHECK_OK(parse(&c, config));
+    CHECK_OK(parse_object(&c, config));
     CHECK_OK(sheaf_schema_new(&schema, &c, slices));
     sheaf_config_release(&c);
     json_decref(config);
@@ -108,7 +91,7 @@ static int check_recorded(const char *dir)
     sheaf_schema *schema = NULL;
     if (config == NULL)
         return 0;
-    CHECK_OK(parse(&c, config));
+    CHECK_OK(parse_object(&c, config));
     assert_null(c.unknown_keys);
     CHECK_OK(sheaf_schema_new(&schema, &c, 8));
     check_list(dir, schema);
@@ -218,16 +201,6 @@ TEST(test_rules__know_names_and_no_others)
                 rule.axis == 1 && !rule.tower);
 }
 
-static int64_t parameters_of(const sheaf_schema *schema)
-{
-    int64_t n = 0;
-    for (int64_t t = 0; t < schema->count; t++)
-        n += schema->tensor[t].buffer
-                 ? 0
-                 : sheaf__elements(schema->tensor[t].ndim, schema->tensor[t].shape);
-    return n;
-}
-
 /* The hub's form of a model has the same parameters under other names, one to one, and becomes
  * SAT's again. */
 static void check_hub(const sheaf_config *c, const sheaf_schema *sat, int64_t want)
@@ -240,7 +213,7 @@ static void check_hub(const sheaf_config *c, const sheaf_schema *sat, int64_t wa
     assert_null(hub.unknown_keys);
     assert_true(sheaf__cog_is_hub(&hub) && sheaf__cog_is_agent(&hub) == sheaf__cog_is_agent(c));
     CHECK_OK(sheaf_schema_new(&schema, &hub, 8));
-    assert_int_equal(parameters_of(schema), want);
+    assert_int_equal(count_numbers(schema, false), want);
     for (int64_t t = 0; t < schema->count; t++) {
         char name[SHEAF__SPELLED];
         assert_true(sheaf__respell(name, sheaf__cog_names, true, schema->tensor[t].name, 0));
@@ -309,14 +282,14 @@ TEST(test_sizes__of_the_released_models)
     for (int i = 0; i < 2; i++) {
         sheaf_config c;
         sheaf_schema *schema = NULL;
-        json_t *config = published(i == 0 ? "cogvlm-224" : "cogagent-1120");
+        json_t *config = published_object(i == 0 ? "cogvlm-224" : "cogagent-1120");
         if (i == 1)
             json_object_set_new(config, "model_class", json_string("FineTuneTestCogAgentModel"));
         json_object_set_new(config, "pad_token_id", json_integer(32000));
-        CHECK_OK(parse(&c, config));
+        CHECK_OK(parse_object(&c, config));
         json_decref(config);
         CHECK_OK(sheaf_schema_new(&schema, &c, 8));
-        assert_int_equal(parameters_of(schema), want[i]);
+        assert_int_equal(count_numbers(schema, false), want[i]);
         assert_int_equal(c.pad, 0); /* outside the table */
         assert_string_equal(sheaf_family_name(c.family), i == 0 ? "cogvlm" : "cogagent");
         check_hub(&c, schema, want[i]);
@@ -339,15 +312,15 @@ TEST(test_sizes__of_the_hubs_configs)
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         sheaf_config c;
         sheaf_schema *schema = NULL;
-        json_t *config = published(rows[i].name),
+        json_t *config = published_object(rows[i].name),
                *vision = json_object_get(config, "vision_config");
         const int64_t side = rows[i].pixels / 14;
         json_object_set_new(vision, "image_size", json_integer(rows[i].pixels));
         json_object_set_new(vision, "num_positions", json_integer(side * side + 1));
-        CHECK_OK(parse(&c, config));
+        CHECK_OK(parse_object(&c, config));
         assert_null(c.unknown_keys);
         CHECK_OK(sheaf_schema_new(&schema, &c, 8));
-        assert_int_equal(parameters_of(schema), rows[i].parameters);
+        assert_int_equal(count_numbers(schema, false), rows[i].parameters);
         sheaf_schema_free(schema);
         sheaf_config_release(&c);
         json_decref(config);
@@ -362,12 +335,12 @@ typedef struct refusal {
 } refusal;
 
 /* Takes over `config`. */
-static void check_refused(json_t *config, const refusal *row)
+static void check_change_refused(json_t *config, const refusal *row)
 {
     json_t *change = json_loads(row->change, 0, NULL);
     sheaf_config c;
     json_object_update(row->object == NULL ? config : json_object_get(config, row->object), change);
-    CHECK_FAILS(parse(&c, config), row->code, row->part);
+    CHECK_FAILS(parse_object(&c, config), row->code, row->part);
     json_decref(config);
     json_decref(change);
 }
@@ -395,7 +368,7 @@ TEST(test_hub_config__refuses_by_name)
           "'vision_config.layer_norm_eps'" },
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)
-        check_refused(published("cogagent-chat-hf"), &rows[i]);
+        check_change_refused(published_object("cogagent-chat-hf"), &rows[i]);
 }
 
 TEST(test_small_tables__are_whole_in_files_and_cut_in_training)
@@ -434,7 +407,7 @@ TEST(test_cross_attention__of_many_layers)
         json_array_append_new(list, json_boolean(i % 3 == 1));
     json_object_set_new(config, "num_layers", json_integer(LAYERS));
     json_object_set_new(config, "is_decoder", list);
-    CHECK_OK(parse(&c, config));
+    CHECK_OK(parse_object(&c, config));
     for (int i = 0; i < LAYERS; i++)
         assert_int_equal(c.cross_layers[i / 64] >> i % 64 & 1, i % 3 == 1);
     sheaf_config_release(&c);
@@ -449,7 +422,7 @@ TEST(test_config__a_pad_token_outside_the_table_is_0)
     for (int64_t pad = vocab - 1; pad <= vocab + 1; pad++) {
         sheaf_config c;
         json_object_set_new(config, "pad_token_id", json_integer(pad));
-        CHECK_OK(parse(&c, config));
+        CHECK_OK(parse_object(&c, config));
         assert_int_equal(c.pad, pad < vocab ? pad : 0);
         sheaf_config_release(&c);
     }
@@ -499,7 +472,7 @@ TEST(test_config__refuses_by_name)
         { "encoder_override", "{\"mlp_ratio\":0.01}", SHEAF_E_LAYOUT, "'encoder_override'" },
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)
-        check_refused(recorded(golden("cogagent")), &rows[i]);
+        check_change_refused(recorded(golden("cogagent")), &rows[i]);
 }
 
 TEST(test_config__keeps_unknown_keys)
@@ -509,7 +482,7 @@ TEST(test_config__keeps_unknown_keys)
     json_object_set_new(config, "my_note", json_true());
     json_object_set_new(config, "model_type", json_string("cogagent")); /* as convert writes it */
     json_object_set_new(json_object_get(config, "eva_args"), "my_vit_note", json_true());
-    CHECK_OK(parse(&c, config));
+    CHECK_OK(parse_object(&c, config));
     assert_string_equal(c.unknown_keys, "my_note,eva_args.my_vit_note");
     sheaf_config_release(&c);
     json_decref(config);
@@ -520,7 +493,7 @@ TEST(test_schema__refuses_a_config_made_wrong)
     json_t *config = recorded(golden("cogagent"));
     sheaf_config good, c;
     sheaf_schema *schema = NULL;
-    CHECK_OK(parse(&good, config));
+    CHECK_OK(parse_object(&good, config));
 #define WITH(field, value, part)                                                                   \
     c = good;                                                                                      \
     c.field = (value);                                                                             \
@@ -544,7 +517,7 @@ TEST(test_schema__says_that_memory_is_short)
     sheaf_config c;
     bool done = false;
     long n = 1;
-    CHECK_OK(parse(&c, config));
+    CHECK_OK(parse_object(&c, config));
     for (; !done; n++) {
         sheaf_schema *schema = NULL;
         deny_begin(n);

@@ -1,7 +1,6 @@
 /* minicpmv_test.c - MiniCPM-V: configs of its versions as published and with their objects, keys
  * that are refused, tensors and their cuts. */
-#include "tests/small_config.h"
-#include "tests/sources.h"
+#include "tests/families.h"
 
 #include "families/minicpmv/minicpmv.h"
 
@@ -24,17 +23,6 @@
     ",\"query_num\":9}"
 #define SMALL_2_6 SMALL("2.6", ",\"model_type\":\"qwen2\",\"qkv_bias\":true", NAVIT)
 #define SMALL_2_0 SMALL("2.0", CONSTANTS, TIMM "}")
-
-static int64_t numbers(const sheaf_schema *schema)
-{
-    int64_t all = 0;
-    for (int64_t i = 0; i < schema->count; i++) {
-        const sheaf_tensor *t = &schema->tensor[i];
-        all += t->shape[0] * t->shape[1] * t->shape[2] * t->shape[3];
-        assert_ptr_equal(sheaf_schema_find(schema, t->name), t);
-    }
-    return all;
-}
 
 static const char *name_of(const void *self, int64_t i)
 {
@@ -59,7 +47,7 @@ TEST(test_rows__of_the_published_models)
         sheaf_schema *schema = parse_schema(text);
         const sheaf_config *c = &schema->config;
         assert_int_equal(c->family, SHEAF_MINICPMV);
-        assert_int_equal(numbers(schema), rows[i].numbers);
+        assert_int_equal(count_numbers(schema, true), rows[i].numbers);
         assert_true(c->vit.layers == rows[i].layers && c->vit.ffn == 4304 && c->patches == 1024);
         assert_true(c->vit.positions == rows[i].side * rows[i].side);
         assert_true(c->resampler.heads == rows[i].heads && c->qkv_bias == rows[i].bias &&
@@ -77,7 +65,7 @@ TEST(test_rows__of_4_5)
     CHECK_OK(sheaf_config_read(&c, in_sources("tests/data/configs/minicpmv-4.5.json")));
     CHECK_OK(sheaf_schema_new(&schema, &c, 8));
     assert_int_equal(schema->count, 849);
-    assert_int_equal(numbers(schema), INT64_C(8695895280));
+    assert_int_equal(count_numbers(schema, true), INT64_C(8695895280));
     assert_true(c.minicpmv == SHEAF_MINICPMV_4_5 && c.vit.layers == 27 && !c.qkv_bias &&
                 c.head_dim == 128 && c.resampler.heads == 32 && c.patches == 1024);
     assert_null(c.unknown_keys);
@@ -194,11 +182,7 @@ TEST(test_config__forms_of_published_folders)
 
 TEST(test_config__keys_that_are_refused)
 {
-    static const struct {
-        const char *text;
-        sheaf_code code;
-        const char *part;
-    } rows[] = {
+    static const refused_config rows[] = {
         { "{\"version\":4.0,\"version\":2.6}", SHEAF_E_FORMAT, "version" }, /* twice */
         { SMALL("4.6", "", NAVIT), SHEAF_E_UNSUPPORTED,
           "'model' | MiniCPM-V 2.0, 2.5, 2.6, 4.0 or 4.5" },
@@ -226,19 +210,12 @@ TEST(test_config__keys_that_are_refused)
           "'resampler_num_heads'" },
         { SMALL("2.6", ",\"vocab_size\":\"x\"", NAVIT), SHEAF_E_FORMAT, "vocab_size" },
     };
-    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        sheaf_config c;
-        CHECK_FAILS(parse_config(&c, rows[i].text), rows[i].code, rows[i].part);
-    }
+    check_refused(rows, ARRAY_LEN(rows));
 }
 
 TEST(test_config__how_pictures_are_sliced)
 {
-    static const struct {
-        const char *text;
-        sheaf_code code;
-        const char *part;
-    } rows[] = {
+    static const refused_config rows[] = {
 #define WITH(keys) SMALL("2.6", "", NAVIT "," keys)
 #define INSIDE(keys) WITH("\"slice_config\":{" keys "}")
         { WITH("\"max_slice_nums\":\"9\""), SHEAF_E_FORMAT, "'max_slice_nums'" },
@@ -257,9 +234,8 @@ TEST(test_config__how_pictures_are_sliced)
         { INSIDE("\"patch_size\":14"), SHEAF_E_LAYOUT,
           "'slice_config.patch_size' | 7, the patch_size of the tower" },
     };
+    check_refused(rows, ARRAY_LEN(rows));
     sheaf_config c;
-    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
-        CHECK_FAILS(parse_config(&c, rows[i].text), rows[i].code, rows[i].part);
     CHECK_OK(parse_config(
         &c, INSIDE("\"max_slice_nums\":1024,\"scale_resolution\":56,\"patch_size\":7")));
     sheaf_config_release(&c);
@@ -267,35 +243,28 @@ TEST(test_config__how_pictures_are_sliced)
 
 TEST(test_rows__cuts)
 {
-    static const struct {
-        const char *text, *name;
-        int axis, parts;
-        int64_t units, wide;
-    } rows[] = {
-        { SMALL_2_6, "vpm.encoder.layers.2.self_attn.k_proj.weight", 0, 1, 4, 12 },
-        { SMALL_2_6, "vpm.encoder.layers.2.self_attn.k_proj.bias", 0, 1, 4, 12 },
-        { SMALL_2_6, "vpm.encoder.layers.0.self_attn.out_proj.weight", 1, 1, 4, 12 },
-        { SMALL_2_6, "vpm.encoder.layers.0.mlp.fc1.weight", 0, 1, 100, 1 },
-        { SMALL_2_6, "vpm.embeddings.position_embedding.weight", 0, 0, 0, 0 },
-        { SMALL_2_6, "resampler.kv_proj.weight", 1, 1, 48, 1 },
-        { SMALL_2_6, "llm.model.layers.1.self_attn.v_proj.bias", 0, 1, 2, 32 },
-        { SMALL_2_6, "llm.model.embed_tokens.weight", 0, 1, 90, 1 },
-        { SMALL_2_6, "llm.lm_head.weight", 0, 1, 90, 1 },
-        { SMALL_2_0, "vpm.blocks.1.attn.qkv.weight", 0, 3, 4, 12 },
-        { SMALL_2_0, "vpm.blocks.1.attn.qkv.bias", 0, 3, 4, 12 },
-        { SMALL_2_0, "vpm.blocks.1.mlp.fc2.weight", 1, 1, 96, 1 },
-        { SMALL_2_0, "resampler.pos_embed", 0, 0, 0, 0 },
+    static const wanted_cut of_2_6[] = {
+        { "vpm.encoder.layers.2.self_attn.k_proj.weight", 0, 1, 4, 12 },
+        { "vpm.encoder.layers.2.self_attn.k_proj.bias", 0, 1, 4, 12 },
+        { "vpm.encoder.layers.0.self_attn.out_proj.weight", 1, 1, 4, 12 },
+        { "vpm.encoder.layers.0.mlp.fc1.weight", 0, 1, 100, 1 },
+        { "vpm.embeddings.position_embedding.weight", 0, 0, 0, 0 },
+        { "resampler.kv_proj.weight", 1, 1, 48, 1 },
+        { "llm.model.layers.1.self_attn.v_proj.bias", 0, 1, 2, 32 },
+        { "llm.model.embed_tokens.weight", 0, 1, 90, 1 },
+        { "llm.lm_head.weight", 0, 1, 90, 1 },
     };
-    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        sheaf_schema *schema = parse_schema(rows[i].text);
-        const sheaf_tensor *t = sheaf_schema_find(schema, rows[i].name);
-        assert_non_null(t);
-        assert_int_equal(t->cut.nparts, rows[i].parts);
-        for (int p = 0; p < rows[i].parts; p++)
-            assert_true(t->cut.axis == rows[i].axis && t->cut.part[p].units == rows[i].units &&
-                        t->cut.part[p].rows_per_unit == rows[i].wide);
-        sheaf_schema_free(schema);
-    }
+    static const wanted_cut of_2_0[] = {
+        { "vpm.blocks.1.attn.qkv.weight", 0, 3, 4, 12 },
+        { "vpm.blocks.1.attn.qkv.bias", 0, 3, 4, 12 },
+        { "vpm.blocks.1.mlp.fc2.weight", 1, 1, 96, 1 },
+        { "resampler.pos_embed", 0, 0, 0, 0 },
+    };
+    sheaf_schema *schema = parse_schema(SMALL_2_6), *old = parse_schema(SMALL_2_0);
+    check_cuts(schema, of_2_6, ARRAY_LEN(of_2_6));
+    check_cuts(old, of_2_0, ARRAY_LEN(of_2_0));
+    sheaf_schema_free(schema);
+    sheaf_schema_free(old);
 }
 
 TEST(test_pictures__settings_that_disagree)
@@ -376,17 +345,6 @@ TEST(test_rows__of_a_tower_as_wide_as_the_text)
         { SMALL("2.5", "", NAVIT), SMALL("2.5", "", WIDE_NAVIT) },
         { SMALL_2_6, SMALL("2.6", ",\"model_type\":\"qwen2\",\"qkv_bias\":true", WIDE_NAVIT) },
     };
-    for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
-        sheaf_schema *other = parse_schema(texts[i][0]), *equal = parse_schema(texts[i][1]);
-        int missing = 0;
-        for (int64_t t = 0; t < other->count; t++)
-            if (sheaf_schema_find(equal, other->tensor[t].name) == NULL) {
-                assert_string_equal(other->tensor[t].name, "resampler.kv_proj.weight");
-                missing++;
-            }
-        assert_int_equal(missing, 1);
-        assert_int_equal(equal->count, other->count - 1);
-        sheaf_schema_free(equal);
-        sheaf_schema_free(other);
-    }
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++)
+        check_lacks(texts[i][1], texts[i][0], "resampler.kv_proj.weight");
 }

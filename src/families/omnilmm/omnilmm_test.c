@@ -1,7 +1,6 @@
 /* omnilmm_test.c - OmniLMM: both forms of its config, keys that are refused, its tensors and their
  * cuts. */
-#include "tests/small_config.h"
-#include "tests/sources.h"
+#include "tests/families.h"
 
 #include "families/common/families.h"
 
@@ -68,11 +67,7 @@ TEST(test_rows__of_the_published_model)
 TEST(test_rows__cuts)
 {
     sheaf_schema *schema = parse_schema(SMALL);
-    static const struct {
-        const char *name;
-        int axis, parts;
-        int64_t units, wide;
-    } rows[] = {
+    static const wanted_cut rows[] = {
         { "model.vision_tower.blocks.0.attn.qkv.weight", 0, 3, 4, 16 },
         { "model.vision_tower.blocks.2.attn.q_bias", 0, 1, 4, 16 },
         { "model.vision_tower.blocks.2.attn.proj.weight", 1, 1, 4, 16 },
@@ -87,15 +82,7 @@ TEST(test_rows__cuts)
         { "model.resampler.query", 0, 0, 0, 0 },
         { "model.layers.1.self_attn.q_proj.weight", 0, 1, 2, 64 },
     };
-    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        const sheaf_tensor *t = sheaf_schema_find(schema, rows[i].name);
-        assert_non_null(t);
-        assert_int_equal(t->cut.nparts, rows[i].parts);
-        assert_int_equal(t->cut.slices, 8);
-        for (int p = 0; p < rows[i].parts; p++)
-            assert_true(t->cut.axis == rows[i].axis && t->cut.part[p].units == rows[i].units &&
-                        t->cut.part[p].rows_per_unit == rows[i].wide);
-    }
+    check_cuts(schema, rows, ARRAY_LEN(rows));
     assert_null(sheaf_schema_find(schema, "model.vision_tower.blocks.3.attn.q_bias"));
     assert_true(
         sheaf__family_omnilmm.spare("model.vision_tower.blocks.3.attn.q_bias", &schema->config));
@@ -113,17 +100,7 @@ TEST(test_rows__of_a_tower_as_wide_as_the_text)
     static const char wide[] = SIZED(",\"vision_config\":{\"img_size\":56,\"patch_size\":14,"
                                      "\"embed_dim\":128,\"depth\":4,\"num_heads\":4,"
                                      "\"mlp_ratio\":2.5}");
-    sheaf_schema *other = parse_schema(SMALL), *equal = parse_schema(wide);
-    int missing = 0;
-    for (int64_t i = 0; i < other->count; i++)
-        if (sheaf_schema_find(equal, other->tensor[i].name) == NULL) {
-            assert_string_equal(other->tensor[i].name, "model.resampler.kv_proj.weight");
-            missing++;
-        }
-    assert_int_equal(missing, 1);
-    assert_int_equal(equal->count, other->count - 1);
-    sheaf_schema_free(equal);
-    sheaf_schema_free(other);
+    check_lacks(wide, SMALL, "model.resampler.kv_proj.weight");
 }
 
 TEST(test_config__keys_that_are_refused)
@@ -131,11 +108,7 @@ TEST(test_config__keys_that_are_refused)
 #define WITH(keys)                                                                                 \
     SIZED(",\"vision_config\":{\"img_size\":56,\"embed_dim\":64,\"depth\":4,\"num_heads\":4,"      \
           "\"mlp_ratio\":2," keys "}")
-    static const struct {
-        const char *text;
-        sheaf_code code;
-        const char *part;
-    } rows[] = {
+    static const refused_config rows[] = {
         { SIZED(""), SHEAF_E_FORMAT, "'mm_vision_tower'" },
         { SIZED(",\"mm_vision_tower\":\"vit_b\""), SHEAF_E_UNSUPPORTED, "\"vit_b\"" },
         { SIZED(",\"mm_vision_tower\":[]," TOWER), SHEAF_E_FORMAT, "'mm_vision_tower'" },
@@ -164,9 +137,8 @@ TEST(test_config__keys_that_are_refused)
         { WITH("\"qkv_bias\":1"), SHEAF_E_FORMAT, "'vision_config.qkv_bias'" },
         { WITH("\"qkv_bias\":false"), SHEAF_E_UNSUPPORTED, "'vision_config.qkv_bias'" },
     };
+    check_refused(rows, ARRAY_LEN(rows));
     sheaf_config c;
-    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
-        CHECK_FAILS(parse_config(&c, rows[i].text), rows[i].code, rows[i].part);
     CHECK_OK(parse_config(&c, WITH("\"global_pool\":\"token\",\"qkv_bias\":\"q and v only\"")));
     sheaf_config_release(&c);
     CHECK_OK(parse_config(&c, WITH("\"global_pool\":null,\"qkv_bias\":true")));

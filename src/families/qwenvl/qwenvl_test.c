@@ -1,11 +1,9 @@
 /* qwenvl_test.c - what configs of Qwen-VL say, the tensors of the published models, positions and
  * sizes of pictures worked out by hand. */
 #include "families/qwenvl/qwenvl.h"
-#include "catalog/boxes.h"
 #include "inputs/slices.h"
 #include "schema/config_text.h"
-#include "tests/small_config.h"
-#include "tests/sources.h"
+#include "tests/families.h"
 
 #define VISION_2                                                                                   \
     "\"vision_config\":{\"depth\":3,\"hidden_act\":\"silu\",\"hidden_size\":48,"                   \
@@ -46,11 +44,7 @@ TEST(test_config__both_forms_are_one_model)
 
 TEST(test_config__keys_that_are_refused)
 {
-    static const struct {
-        const char *text;
-        sheaf_code code;
-        const char *part;
-    } rows[] = {
+    static const refused_config rows[] = {
         { FLAT("{\"type\":\"mrope\",\"mrope_section\":[2,3,4]}", ""), SHEAF_E_LAYOUT,
           "mrope_section' | three numbers, of which the first is not 0, that sum to 8" },
         { FLAT("{\"type\":\"mrope\",\"mrope_section\":[2,3]}", ""), SHEAF_E_FORMAT,
@@ -61,10 +55,7 @@ TEST(test_config__keys_that_are_refused)
         { "{\"model_type\":\"qwen2_5_vl\"," TEXT ",\"rope_scaling\":" MROPE "}", SHEAF_E_FORMAT,
           "'vision_config'" },
     };
-    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        sheaf_config c;
-        CHECK_FAILS(parse_config(&c, rows[i].text), rows[i].code, rows[i].part);
-    }
+    check_refused(rows, ARRAY_LEN(rows));
 }
 
 /* Bytes of the published files over those of a number. */
@@ -77,14 +68,11 @@ TEST(test_rows__of_the_published_models)
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         sheaf_config c;
         sheaf_schema *schema;
-        int64_t all = 0;
         CHECK_OK(sheaf_config_read(&c, in_sources("tests/data/configs/%s.json", rows[i].file)));
         assert_null(c.unknown_keys);
         assert_int_equal(sheaf__image_positions(&c), rows[i].places);
         CHECK_OK(sheaf_schema_new(&schema, &c, 8));
-        for (int64_t k = 0; k < schema->count; k++)
-            all += sheaf__elements(schema->tensor[k].ndim, schema->tensor[k].shape);
-        assert_int_equal(all, rows[i].numbers);
+        assert_int_equal(count_numbers(schema, true), rows[i].numbers);
         sheaf_schema_free(schema);
         sheaf_config_release(&c);
     }
