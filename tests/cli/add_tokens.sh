@@ -71,10 +71,7 @@ same "has its tokenizer, too" "$work/copy/tokenizer.json" "$work/tied-1/adapter/
 runs "answers without a fingerprint of its base" 0 'carries no fingerprint.*tables of 276 rows' eval "$work/tied" "$work/data.jsonl" --adapter "$work/copy"
 
 # Served beside its base, which has fewer rows: each answers as it does alone, the adapter in the template of its run.
-"$sheaf" serve "$work/tied" --adapter "$work/tied-1/adapter" --batch 5 --tp 2 --port 0 --json >"$work/serving" 2>"$work/notes" &
-server=$!
-check "it is served" waits test -s "$work/serving"
-url=$(grep -o 'http://[^"]*' "$work/serving")
+serves "it is served" serve "$work/tied" --adapter "$work/tied-1/adapter" --batch 5 --tp 2
 asked=()
 for i in 1 2 3 4 5 6; do
     name=$([ $((i % 2)) = 1 ] && echo tied-1 || echo tied)
@@ -82,8 +79,7 @@ for i in 1 2 3 4 5 6; do
     asked+=($!)
 done
 wait "${asked[@]}"
-kill -INT $server
-wait $server
+stops "it ends"
 text_of() { grep -oE '"text": ?"([^"\\]|\\.)*"' "$1" | sed -E 's/^"text": ?//; s/\\u00([0-9A-F]{2})/\\u00\L\1/g'; }
 for i in 1 2 3 4 5 6; do
     "$sheaf" generate "$work/tied" $([ $((i % 2)) = 0 ] && echo --raw || echo --adapter "$work/tied-1/adapter") --prompt "say [ACT] $i" --max-new 12 --temperature 0.9 --seed $i --json >"$work/want$i" 2>/dev/null

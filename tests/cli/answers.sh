@@ -3,14 +3,7 @@
 # template taught it. Small models that learn two answers by heart, so that accuracy 1 and exact match 1 go together.
 . "$(dirname "$0")/lib.sh"
 
-cat >"$work/config.json" <<'EOF'
-{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "attention_bias": false, "mlp_bias": false, "bos_token_id": 0, "eos_token_id": 1,
- "hidden_act": "silu", "rms_norm_eps": 1e-05, "max_position_embeddings": 256, "initializer_range": 0.1, "rope_theta": 10000.0, "dtype": "float32",
- "head_dim": 8, "hidden_size": 24, "intermediate_size": 40, "num_attention_heads": 3, "num_key_value_heads": 3, "num_hidden_layers": 1,
- "vocab_size": 400, "tie_word_embeddings": false}
-EOF
-runs "a model" 0 . init "$work/config.json" "$work/model" --seed 3
-cp "$SHEAF_SOURCE_ROOT"/tests/data/text/tokenizer*.json "$work/model/"
+text_model 256
 sed 's/^{/{"sheaf_tokenizer": "bytes", /' "$work/config.json" >"$work/bytes.json"
 runs "one of bytes" 0 . init "$work/bytes.json" "$work/of_bytes" --seed 3
 talk() { printf '{"messages": [{"role": "user", "content": "%s"}, {"role": "assistant", "content": "%s"}]}\n' "$@"; }

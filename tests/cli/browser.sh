@@ -81,14 +81,7 @@ runs "their page" 0 . report "$work/run1" "$work/run2" -o "$work/report.html"
 browses "the report" <"$work/steps"
 
 # ---- a report that follows a run ----
-# follows FLAG...: its server in the background, at $url; its process is $server.
-follows() {
-    rm -f "$work/serving"
-    "$sheaf" report "$@" --watch --port 0 --json >"$work/serving" 2>"$work/notes" &
-    server=$!
-    check "a report on a port" waits test -s "$work/serving"
-    url=$(grep -o 'http://[^"]*' "$work/serving")
-}
+follows() { serves "a report on a port" report "$@" --watch; } # follows FLAG...
 # run1 again, line by line
 played=$work/played
 mkdir -p "$played"
@@ -173,19 +166,6 @@ kill -INT "$server"
 wait "$server"
 
 # ---- a conversation ----
-# serves FLAG...: a server in the background, at $url; its process is $server.
-serves() {
-    rm -f "$work/serving"
-    "$sheaf" serve "$@" --port 0 --json >"$work/serving" 2>"$work/notes" &
-    server=$!
-    check "a server" waits test -s "$work/serving"
-    url=$(grep -o 'http://[^"]*' "$work/serving")
-}
-stops() {
-    kill -INT "$server"
-    wait "$server"
-    check "the server ends" test $? -eq 0
-}
 # asks TEXT ANSWERS: it is typed and sent; then there are as many answers, all whole.
 asks() {
     echo "type $1"
@@ -199,7 +179,7 @@ opens() { # opens MODELS
     [ "$1" = 0 ] || echo "wait byId('model').options.length === $1"
 }
 
-serves "$bytes" --adapter "$work/run1,$work/run2" --batch 4 --max-length 20000
+serves "a server" serve "$bytes" --adapter "$work/run1,$work/run2" --batch 4 --max-length 20000
 {
     echo "size 1280 800"
     echo "scheme light"
@@ -304,7 +284,7 @@ serves "$bytes" --adapter "$work/run1,$work/run2" --batch 4 --max-length 20000
     echo "quiet chat: nothing else on the console"
 } >"$work/steps"
 browses "the conversation" <"$work/steps"
-stops
+stops "the server ends"
 
 # ---- the picture of docs/serve.md: a small model that has learnt two answers ----
 sed 's/"hidden_size": 128/"hidden_size": 64/; s/"num_hidden_layers": 4/"num_hidden_layers": 2/; s/"head_dim": 32/"head_dim": 16/' "$bytes/config.json" >"$work/small.json"
@@ -315,7 +295,7 @@ printf '{"prompt": "%s", "completion": "%s"}\n{"prompt": "%s [INST] What is a sh
     "$asked" "$answer" "$asked$answer" >"$work/talk.jsonl"
 runs "learns two answers" 0 . train --model "$work/small" --data "$work/talk.jsonl" --method full --steps 250 --micro-batch 2 --lr 1e-2 --out "$work/talk"
 mv "$work/talk/model" "$work/small-model"
-serves "$work/small-model"
+serves "a server" serve "$work/small-model"
 {
     echo 'size 900 740'
     echo 'scheme light'
@@ -326,10 +306,10 @@ serves "$work/small-model"
     echo "shot $pages/chat.png"
 } >"$work/steps"
 browses "the picture" <"$work/steps"
-stops
+stops "the server ends"
 
 # ---- a server with a token ----
-serves "$bytes" --token-file "$work/token"
+serves "a server" serve "$bytes" --token-file "$work/token"
 {
     echo 'size 390 800'
     opens 0
@@ -351,11 +331,11 @@ serves "$bytes" --token-file "$work/token"
     echo "quiet token: nothing else on the console"
 } >"$work/steps"
 browses "a token" <"$work/steps"
-stops
+stops "the server ends"
 
 # ---- pictures ----
 runs "a model with pictures" 0 . init cogvlm-tiny "$work/cog" --seed 2
-serves "$work/cog" --batch 2
+serves "a server" serve "$work/cog" --batch 2
 {
     echo 'size 1280 800'
     opens 1

@@ -31,13 +31,7 @@ same "the same model" "$work/full1/model" "$work/full3/model"
 check "one pair of factors for a fused layer, by the hub's names" bash -c '[ "$(grep -a -o "base_model.model.model.layers.[0-9].self_attn.vision_expert_query_key_value.lora_[AB].weight" "$1" | sort -u | wc -l)" = 8 ]' . "$work/lora1/adapter/adapter_model.safetensors"
 check "and no others" bash -c '! grep -a -q "language_expert" "$1"' . "$work/lora1/adapter/adapter_model.safetensors"
 runs "which is sound" 0 'model +cogvlm2 .*sound' verify "$work/full1/model"
-loss "it has learned" --model "$work/full1/model"
-check "something" awk -v x="$loss" -v y="$all" 'BEGIN { exit !(x < y) }'
-loss "the adapter" --model "$m" --adapter "$work/lora1/adapter"
-adapted=$loss
-runs "merged" 0 'replaced' merge "$m" "$work/lora1/adapter" "$work/merged"
-loss "says the same" --model "$work/merged"
-check "but for rounding" near "$loss" "$adapted" 1e-5
+learned_and_merged "$m"
 for device in checked cuda; do
     [ -x "$devices" ] || continue
     check "checked: LoRA in the memory of $device" "$devices" train --model "$m" "${flags[@]}" --lora-rank 4 --lora-dropout 0.1 --tp 2 --device $device --out "$work/lora.$device"
@@ -45,14 +39,7 @@ for device in checked cuda; do
 done
 
 # ---- asking ----
-ask=(generate --model "$m" --prompt what --image "${pictures[0]}" --max-new 6 --greedy --json)
-runs "an answer" 0 '"tokens"' "${ask[@]}"
-tokens=$(grep -o '"tokens":\[[^]]*\]' "$work/stdout")
-for how in "--tp 3" "--place 2"; do
-    # shellcheck disable=SC2086
-    runs "the same with $how" 0 '"tokens"' "${ask[@]}" $how
-    check "tokens" test "$tokens" = "$(grep -o '"tokens":\[[^]]*\]' "$work/stdout")"
-done
+answer_anywhere "$m" "${pictures[0]}"
 runs "without a picture" 0 '"tokens"' generate --model "$m" --prompt what --max-new 2 --greedy --json
 runs "two pictures" 3 'images of a prompt.*one: cogvlm2 reads no more' generate --model "$m" --prompt what --image "${pictures[0]}" --image "${pictures[1]}" --max-new 2
 

@@ -3,14 +3,7 @@
 # by length at any number of ranks and threads, a cache is found again; what is wrong is named before the first step.
 . "$(dirname "$0")/lib.sh"
 
-cat >"$work/config.json" <<'EOF'
-{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "attention_bias": false, "mlp_bias": false, "bos_token_id": 0, "eos_token_id": 1,
- "hidden_act": "silu", "rms_norm_eps": 1e-05, "max_position_embeddings": 128, "initializer_range": 0.1, "rope_theta": 10000.0, "dtype": "float32",
- "head_dim": 8, "hidden_size": 24, "intermediate_size": 40, "num_attention_heads": 3, "num_key_value_heads": 3, "num_hidden_layers": 1,
- "vocab_size": 400, "tie_word_embeddings": false}
-EOF
-runs "a model" 0 . init "$work/config.json" "$work/model" --seed 3
-cp "$SHEAF_SOURCE_ROOT"/tests/data/text/tokenizer*.json "$work/model/"
+text_model 128
 for i in $(seq 24); do # some long, some short
     q=$(printf 'why %.0s' $(seq $((i * 7 % 11 + 1)))) a="fox $i"
     echo "{\"messages\": [{\"role\": \"user\", \"content\": \"$q\"}, {\"role\": \"assistant\", \"content\": \"$a\"}]}" >>"$work/talk.jsonl"

@@ -2,10 +2,7 @@
 # Every checkpoint of training is of use to others: as an adapter, as a model, merged into its base; and --export-every.
 . "$(dirname "$0")/lib.sh"
 
-pictures=$SHEAF_SOURCE_ROOT/tests/data/images
-mkdir -p "$work/caps"
-cp "$pictures/rgb8.png" "$work/caps/1234.png"
-cp "$pictures/turned6.jpg" "$work/caps/98.jpg"
+captions
 model=$(copy_model tiny_llama)
 data=$llama/tiny_llama/fwd_inputs.safetensors
 flags=(--model "$model" --data "$data" --save-every 1 --keep 0 --export-every 2 --lr 1e-2 --micro-batch 1)

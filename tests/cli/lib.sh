@@ -23,12 +23,12 @@ fail() { # fail NAME DETAIL...
 finish() { exit $((failures > 0)); }
 
 # runs NAME CODE PATTERN ARGUMENT...: the command ends with CODE and its output
-# (both streams) matches the extended regular expression PATTERN.
+# (both streams) matches the extended regular expression PATTERN. It reads $typed, if that is set.
 runs() {
     local name=$1 code=$2 pattern=$3 got=0 command=$sheaf
     shift 3
     [[ " $* " != *" --inject "* ]] || command=$faulty
-    "$command" "$@" >"$work/stdout" 2>"$work/stderr" </dev/null || got=$?
+    "$command" "$@" >"$work/stdout" 2>"$work/stderr" <"${typed:-/dev/null}" || got=$?
     if ! [[ $got =~ ^($code)$ ]]; then
         fail "$name" "exit code $got, wanted $code: sheaf $*" "$(cat "$work/stderr" "$work/stdout")"
     elif ! cat "$work/stdout" "$work/stderr" | tr '\n' ' ' | grep -qE -- "$pattern"; then
@@ -44,6 +44,11 @@ check() {
     local name=$1 output
     shift
     if output=$("$@" 2>&1); then pass "$name"; else fail "$name" "$*" "$output"; fi
+}
+chats() { # chats NAME CODE PATTERN INPUT FLAG...: a chat with that INPUT, for printf
+    # shellcheck disable=SC2059
+    printf "$4" >"$work/typed"
+    typed=$work/typed runs "$1" "$2" "$3" chat "${@:5}"
 }
 # same NAME A B: two files or folders are equal byte for byte.
 same() { check "$1" diff -r "$2" "$3"; }
@@ -62,6 +67,24 @@ replies() {
     else
         pass "$name"
     fi
+}
+# serves NAME ARGUMENT...: a server in the background, at $url; its process is $server.
+serves() {
+    local name=$1
+    shift
+    rm -f "$work/serving"
+    "$sheaf" "$@" --port 0 --json >"$work/serving" 2>"$work/notes" &
+    server=$!
+    check "$name" waits test -s "$work/serving"
+    url=$(grep -o 'http://[^"]*' "$work/serving")
+    port=${url##*:}
+}
+# stops NAME [CODE]: it ends after SIGINT, with 0 or CODE.
+stops() {
+    local code=0
+    kill -INT "$server"
+    wait "$server" || code=$?
+    check "$1" test "$code" -eq "${2:-0}"
 }
 # loss NAME FLAG...: of $rows, into $loss.
 loss() {
@@ -84,9 +107,35 @@ loss_anywhere() {
         rm -f "$work/other"
     done
 }
+# answer_anywhere MODEL PICTURE: the tokens of an answer, on other ranks and stages too.
+answer_anywhere() {
+    local how tokens ask=(generate --model "$1" --prompt what --image "$2" --max-new 6 --greedy --json)
+    runs "an answer" 0 '"tokens"' "${ask[@]}"
+    tokens=$(grep -o '"tokens":\[[^]]*\]' "$work/stdout")
+    for how in "--tp 3" "--place 2"; do
+        # shellcheck disable=SC2086
+        runs "the same with $how" 0 '"tokens"' "${ask[@]}" $how
+        check "tokens" test "$tokens" = "$(grep -o '"tokens":\[[^]]*\]' "$work/stdout")"
+    done
+}
+# learned_and_merged MODEL: in $work, full1 has learned, and lora1 is in merged as it is beside MODEL, where its loss is $adapted.
+learned_and_merged() {
+    loss "it has learned" --model "$work/full1/model"
+    check "something" awk -v x="$loss" -v y="$all" 'BEGIN { exit !(x < y) }'
+    loss "the adapter" --model "$1" --adapter "$work/lora1/adapter"
+    adapted=$loss
+    runs "merged" 0 'replaced' merge "$1" "$work/lora1/adapter" "$work/merged"
+    loss "says the same" --model "$work/merged"
+    check "but for rounding" near "$loss" "$adapted" 1e-5
+}
 # metric RUN LINES KEY: numbers of the steps of $work/RUN
 metric() { sed -n "$2s|.*\"$3\": \([-0-9.e]*\).*|\1|p" "$work/$1/metrics.jsonl"; }
-# alike NAME FLAG... -- WAY...: bytes and losses of FLAGs do not depend on the WAY. `run OUT FLAG...` and `equal OUT OUT` are the test's.
+# equal RUN RUN: the results in $work/RUN, which are the folders $results
+results="adapter model"
+# shellcheck disable=SC2086
+result() { (cd "$work/$1" && find $results -name '*.safetensors' 2>/dev/null | sort | xargs -r sha256sum); }
+equal() { test -n "$(result "$1")" && test "$(result "$1")" = "$(result "$2")"; }
+# alike NAME FLAG... -- WAY...: bytes and losses of FLAGs do not depend on the WAY. `run OUT FLAG...` is the test's.
 alike() {
     local name=$1 flags=() way
     shift
@@ -185,6 +234,21 @@ copy_model() {
     printf '%s' "$work/$1"
 }
 
+captions() { # captions: two pictures and their names, in $work/caps
+    mkdir -p "$work/caps"
+    cp "$SHEAF_SOURCE_ROOT/tests/data/images/rgb8.png" "$work/caps/1234.png"
+    cp "$SHEAF_SOURCE_ROOT/tests/data/images/turned6.jpg" "$work/caps/98.jpg"
+}
+text_model() { # text_model POSITIONS: at $work/model, by $work/config.json, with a tokenizer
+    cat >"$work/config.json" <<END
+{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "attention_bias": false, "mlp_bias": false, "bos_token_id": 0, "eos_token_id": 1,
+ "hidden_act": "silu", "rms_norm_eps": 1e-05, "max_position_embeddings": $1, "initializer_range": 0.1, "rope_theta": 10000.0, "dtype": "float32",
+ "head_dim": 8, "hidden_size": 24, "intermediate_size": 40, "num_attention_heads": 3, "num_key_value_heads": 3, "num_hidden_layers": 1,
+ "vocab_size": 400, "tie_word_embeddings": false}
+END
+    runs "a model" 0 . init "$work/config.json" "$work/model" --seed 3
+    cp "$SHEAF_SOURCE_ROOT"/tests/data/text/tokenizer*.json "$work/model/"
+}
 # odd_model DIR: nothing divides: 7 heads, 511 words, ffn 173.
 odd_model() {
     cat >"$work/odd.json" <<'END'

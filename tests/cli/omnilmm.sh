@@ -55,13 +55,7 @@ done
 same "the same adapter" "$work/lora1/adapter" "$work/lora3/adapter"
 same "the same model" "$work/full1/model" "$work/full3/model"
 runs "which is sound" 0 'model +omnilmm .*sound' verify "$work/full1/model"
-loss "it has learned" --model "$work/full1/model"
-check "something" awk -v x="$loss" -v y="$all" 'BEGIN { exit !(x < y) }'
-loss "the adapter" --model "$m" --adapter "$work/lora1/adapter"
-adapted=$loss
-runs "merged" 0 . merge "$m" "$work/lora1/adapter" "$work/merged"
-loss "says the same" --model "$work/merged"
-check "but for rounding" near "$loss" "$adapted" 1e-5
+learned_and_merged "$m"
 runs "the default targets" 0 'LoRA on q_proj,k_proj,v_proj' train --model "$m" "${flags[@]}" --out "$work/default"
 
 # Groups whose rows hold no, one and two pictures; and a run that goes on elsewhere.
@@ -74,14 +68,7 @@ same "groups: the same model" "$work/group1/model" "$work/group2/model"
 same "resumed: the same model" "$work/group1/model" "$work/part/model"
 
 # ---- asking ----
-ask=(generate --model "$m" --prompt what --image "${pictures[0]}" --max-new 6 --greedy --json)
-runs "an answer" 0 '"tokens"' "${ask[@]}"
-tokens=$(grep -o '"tokens":\[[^]]*\]' "$work/stdout")
-for how in "--tp 3" "--place 2"; do
-    # shellcheck disable=SC2086
-    runs "the same with $how" 0 '"tokens"' "${ask[@]}" $how
-    check "tokens" test "$tokens" = "$(grep -o '"tokens":\[[^]]*\]' "$work/stdout")"
-done
+answer_anywhere "$m" "${pictures[0]}"
 
 # A tokenizer as it was published: sentencepiece, the marks added behind its pieces; the config says no ids.
 sed 's/"sheaf_tokenizer": "bytes",//; s/"vocab_size": 262/"vocab_size": 349/; s/"im_\(start\|patch\|end\)_token": [0-9]*,//g' "$m/config.json" >"$work/hub.json"

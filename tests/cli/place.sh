@@ -48,9 +48,7 @@ if [ -d "$llama/tiny_llama/lora" ] && [ -f "$llama/tiny_llama/lora/adapter_confi
     tokens "with an adapter" --model "$llama/tiny_llama/hf" --adapter "$llama/tiny_llama/lora" --tokens 5,9,2 --max-new 6 --greedy -- 2
 fi
 
-mkdir -p "$work/caps"
-cp "$pictures/rgb8.png" "$work/caps/1234.png"
-cp "$pictures/turned6.jpg" "$work/caps/98.jpg"
+captions
 cp "$pictures/grey16.png" "$work/caps/0.png"
 for family in cogvlm cogagent; do
     runs "a $family" 0 . init $family-tiny "$work/$family" --seed 4

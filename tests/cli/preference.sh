@@ -13,8 +13,6 @@ for ((i = 0; i < 24; i++)); do # answers of different lengths; each sixth pair h
 done >"$work/pairs.jsonl"
 sed 's/"chosen"/"completion"/; s/, "rejected".*/}/' "$work/pairs.jsonl" >"$work/plain.jsonl"
 data=(--model "$model" --data "$work/pairs.jsonl")
-digest() { (cd "$work/$1" && find adapter model -name '*.safetensors' 2>/dev/null | sort | xargs sha256sum); }
-equal() { test -n "$(digest "$1")" && test "$(digest "$1")" = "$(digest "$2")"; } # equal RUN RUN: the results
 run() { # run OUT FLAG...
     local out=$work/$1
     shift

@@ -48,20 +48,7 @@ runs "watch has no JSON" 2 'try: +sheaf report RUN --json' watch "$work/long" --
 
 # ---- the page on a port ----
 # follows FLAG...: a server in the background, at $url; its process is $server.
-follows() {
-    rm -f "$work/serving"
-    "$sheaf" report "$@" --watch --port 0 --json >"$work/serving" 2>"$work/notes" &
-    server=$!
-    check "a report on a port" waits test -s "$work/serving"
-    url=$(grep -o 'http://[^"]*' "$work/serving")
-}
-# ends: by Ctrl-C, as every command.
-ends() {
-    local code=0
-    kill -INT "$server"
-    wait "$server" || code=$?
-    check "Ctrl-C ends it" test "$code" -eq 3
-}
+follows() { serves "a report on a port" report "$@" --watch; }
 runs "a page and a port" 2 'one of them' report "$run" --watch -o "$work/page.html"
 runs "a port without --watch" 2 '--port.*expected: --watch' report "$run" --port 1 -o "$work/page.html"
 runs "no run to follow" 2 'expected: the folder of a run' report "$work/empty" --watch --port 0
@@ -84,12 +71,12 @@ check "a folder that is gone is told" waits lost
 replies "also to who asks next" 500 'expected: the folder of a run' "$url/report.json"
 mv "$work/gone" "$work/growing"
 check "until it is back" waits grown
-ends
+stops "Ctrl-C ends it" 3
 echo "0123456789abcdef-token" >"$work/token"
 follows "$run" --host 0.0.0.0 --token-file "$work/token"
-url=http://127.0.0.1:${url##*:}
+url=http://127.0.0.1:$port
 replies "the page needs no token" 200 'doctype' "$url/"
 replies "its numbers do" 401 'token' "$url/report.json"
 replies "and are given for it" 200 '"runs"' -H "Authorization: Bearer $(cat "$work/token")" "$url/report.json"
-ends
+stops "Ctrl-C ends it" 3
 finish

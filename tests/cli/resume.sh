@@ -2,10 +2,7 @@
 # A run goes on, and its checkpoints are used, with the base it began from and with no other; how it is told to go on.
 . "$(dirname "$0")/lib.sh"
 
-pictures=$SHEAF_SOURCE_ROOT/tests/data/images
-mkdir -p "$work/caps"
-cp "$pictures/rgb8.png" "$work/caps/1234.png"
-cp "$pictures/turned6.jpg" "$work/caps/98.jpg"
+captions
 
 # zero_rows FILE BYTE BYTES: that many bytes become zero.
 zero_rows() { dd if=/dev/zero of="$1" bs=1 seek="$2" count="$3" conv=notrunc 2>/dev/null; }

@@ -11,8 +11,6 @@ for ((i = 0; i < 8; i++)); do # four completions each; of the last group all rew
     printf '{"prompt": "row %0*d is", "completions": [" yes, %d.", " no.", " %0*d", " so it is"], "rewards": [1, %s, 0.5, %s]}\n' \
         $((2 + i % 5)) $i $((i * i)) $((1 + i)) $i "$([ $i -eq 7 ] && echo '1' || echo "-$i")" "$([ $i -eq 2 ] && echo null || echo 0.25)"
 done | sed '8s/\[1, 1, 0.5, 0.25\]/[1, 1, 1, 1]/' >"$work/groups.jsonl"
-digest() { (cd "$work/$1" && find adapter model -name '*.safetensors' 2>/dev/null | sort | xargs sha256sum); }
-equal() { test -n "$(digest "$1")" && test "$(digest "$1")" = "$(digest "$2")"; }
 run() { # run OUT FLAG...
     local out=$work/$1
     shift

@@ -6,24 +6,7 @@
 bytes=$work/bytes
 runs "a model of bytes" 0 . init tiny-bytes "$bytes" --seed 11
 
-# starts NAME FLAG...: a server in the background, at $url; its process is $server.
-starts() {
-    local name=$1
-    shift
-    rm -f "$work/serving"
-    "$sheaf" serve "$@" --port 0 --json >"$work/serving" 2>"$work/notes" &
-    server=$!
-    check "$name" waits test -s "$work/serving"
-    url=$(grep -o 'http://[^"]*' "$work/serving")
-    port=${url##*:}
-}
-# stops NAME: it ends after SIGINT, with 0.
-stops() {
-    local code=0
-    kill -INT "$server"
-    wait "$server" || code=$?
-    check "$1" test "$code" -eq 0
-}
+starts() { serves "$1" serve "${@:2}"; } # starts NAME FLAG...
 ask() { # ask PATH JSON [CURL_FLAG...]
     local path=$1 body=$2
     shift 2

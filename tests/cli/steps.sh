@@ -3,10 +3,7 @@
 # that the settings name or on the one that is given. Methods head and full; vision.sh has lora.
 . "$(dirname "$0")/lib.sh"
 
-pictures=$SHEAF_SOURCE_ROOT/tests/data/images
-mkdir -p "$work/caps"
-cp "$pictures/rgb8.png" "$work/caps/1234.png"
-cp "$pictures/turned6.jpg" "$work/caps/98.jpg"
+captions
 
 # answers NAME FLAG...: logits, loss and tokens into $work/NAME.*
 answers() {

@@ -121,13 +121,7 @@ config '{"temperature": -1}'
 runs "a temperature that is none" 3 'generation_config.json.*temperature' "${ask[@]}"
 
 # ---- conversations ----
-chat() { # chat NAME CODE PATTERN INPUT FLAG...
-    local name=$1 code=$2 pattern=$3 input=$4 got=0
-    shift 4
-    # shellcheck disable=SC2059
-    printf "$input" | "$sheaf" chat --model "$bytes" --max-new 8 --temperature 3 "$@" >"$work/stdout" 2>"$work/stderr" || got=$?
-    if [ $got -eq "$code" ] && cat "$work/stdout" "$work/stderr" | tr '\n' ' ' | grep -qE -- "$pattern"; then pass "$name"; else fail "$name" "exit code $got" "$(cat "$work/stdout" "$work/stderr")"; fi
-}
+chat() { chats "${@:1:4}" --model "$bytes" --max-new 8 --temperature 3 "${@:5}"; } # chat NAME CODE PATTERN INPUT FLAG...
 chat "three questions" 0 . 'one\ntwo\nthree\n' --json --logprobs 1 --save "$work/talk.json"
 cp "$work/stdout" "$work/talk"
 check "are saved" grep -qE '^\{"messages": \[\{"role": "user", "content": "one"\}, \{"role": "assistant", .*"content": "three"\}, \{"role": "assistant", "content": .*\}\]\}$' "$work/talk.json"

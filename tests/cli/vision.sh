@@ -152,19 +152,9 @@ check "under its name alone" test "$(ls "$work" | grep -c '^logits')" = 1
 runs "a file of logits that is there, before data are read" 2 'save-logits .*does not exist' eval --model "$llama/tiny_llama/hf" --data "$work/none" --save-logits "$work/logits.safetensors"
 
 # ---- chat ----
-chat() { # chat NAME CODE PATTERN INPUT FLAG...
-    local name=$1 code=$2 pattern=$3 input=$4 got=0
-    shift 4
-    printf "$input" | "$sheaf" chat "$@" >"$work/stdout" 2>"$work/stderr" || got=$?
-    if [ $got -ne "$code" ] || ! cat "$work/stdout" "$work/stderr" | tr '\n' ' ' | grep -qE -- "$pattern"; then
-        fail "$name" "exit code $got, wanted $code with '$pattern'" "$(cat "$work/stderr" "$work/stdout")"
-    else
-        pass "$name"
-    fi
-}
 talk=(--model "$vlm" --template chat --max-new 6 --json)
 for tp in 1 3; do
-    chat "chat, --tp $tp" 0 . "what\nand now?\n/reset\nwhat\n/image $picture\nwhat\n/quit\nnot asked\n" "${talk[@]}" --image "$picture" --tp $tp
+    chats "chat, --tp $tp" 0 . "what\nand now?\n/reset\nwhat\n/image $picture\nwhat\n/quit\nnot asked\n" "${talk[@]}" --image "$picture" --tp $tp
     tokens "$work/stdout" >"$work/chat.$tp"
 done
 same "the same at three ranks" "$work/chat.1" "$work/chat.3"
@@ -177,32 +167,32 @@ printf '{"image": "%s", "conversations": [{"from": "human", "value": "what"}, {"
     "$picture" "$said" >"$work/talk.jsonl"
 runs "the second answer is that of the whole conversation" 0 . generate --model "$vlm" --template chat --data "$work/talk.jsonl" --greedy --max-new 6 --json
 check "token by token" test "$(tokens "$work/stdout")" = "$(turn 2)"
-chat "questions that are no UTF-8" 1 '"prompt":"/\?".*text in UTF-8.*text in UTF-8' 'a\377\n//\377\n//?\n' "${talk[@]}"
+chats "questions that are no UTF-8" 1 '"prompt":"/\?".*text in UTF-8.*text in UTF-8' 'a\377\n//\377\n//?\n' "${talk[@]}"
 # What was seen of a picture is kept between turns, and no longer than the picture.
 other=$images/turned6.jpg
 for m in vlm agent; do
     for dtype in float32 bfloat16; do
         looks=(--model "${!m}" --template chat --max-new 6 --json --dtype $dtype --top-k 100 --temperature 4)
-        chat "$m: three pictures in $dtype" 0 . "/reset\nwhat\n/image $other\nwhat\nand now?\n/image $picture\nwhat\nand now?" "${looks[@]}" --image "$picture"
+        chats "$m: three pictures in $dtype" 0 . "/reset\nwhat\n/image $other\nwhat\nand now?\n/image $picture\nwhat\nand now?" "${looks[@]}" --image "$picture"
         tokens "$work/stdout" >"$work/looks"
         for turn in 1 2 4; do # asked as the first, second and fourth question of a chat that has seen nothing before
             shown=$picture; [ $turn -ne 2 ] || shown=$other
-            chat "$m: one of them in $dtype" 0 . "$(for ((i = 1; i < turn; i++)); do printf 'no\\n/reset\\n'; done)/image $shown\nwhat" "${looks[@]}" --image "$images/grey16.png"
+            chats "$m: one of them in $dtype" 0 . "$(for ((i = 1; i < turn; i++)); do printf 'no\\n/reset\\n'; done)/image $shown\nwhat" "${looks[@]}" --image "$images/grey16.png"
             check "$m: turn $turn is of the picture shown" test "$(sed -n ${turn}p "$work/looks")" = "$(tokens "$work/stdout" | tail -n 1)"
         done
     done
 done
-chat "text is printed" 0 'every question is asked alone' "what\nwhat" --model "$vlm" --image "$picture" --max-new 6
+chats "text is printed" 0 'every question is asked alone' "what\nwhat" --model "$vlm" --image "$picture" --max-new 6
 check "a line for each answer" test "$(wc -l <"$work/stdout")" -eq 2
 check "that of generate" test "$(head -n 1 "$work/stdout")" = "$("$sheaf" generate --model "$vlm" "${ask[@]}" --greedy 2>/dev/null)"
-chat "what is no command" 1 '/image \[FILE\], /system.*/help or /quit.*found: +/imag x.*try: +/image \[FILE\]' "/imag x\n" "${talk[@]}"
-chat "a picture that is text" 1 'JPEG, PNG or WebP' "/image $SHEAF_SOURCE_ROOT/tests/cli/lib.sh\nwhat\n" "${talk[@]}"
-chat "a CogAgent wants one first" 1 'try: +/image FILE' "what\n/image $picture\nwhat\n" --model "$agent" --max-new 2 --json
+chats "what is no command" 1 '/image \[FILE\], /system.*/help or /quit.*found: +/imag x.*try: +/image \[FILE\]' "/imag x\n" "${talk[@]}"
+chats "a picture that is text" 1 'JPEG, PNG or WebP' "/image $SHEAF_SOURCE_ROOT/tests/cli/lib.sh\nwhat\n" "${talk[@]}"
+chats "a CogAgent wants one first" 1 'try: +/image FILE' "what\n/image $picture\nwhat\n" --model "$agent" --max-new 2 --json
 check "and goes on" test "$(tokens "$work/stdout" | wc -l)" -eq 1
-chat "a conversation that is too long" 1 'try: +/reset' "what\nwhat\n/reset\nwhat\n" "${talk[@]}" --max-length 40
+chats "a conversation that is too long" 1 'try: +/reset' "what\nwhat\n/reset\nwhat\n" "${talk[@]}" --max-length 40
 check "goes on after /reset" test "$(tokens "$work/stdout" | wc -l)" -eq 2
-chat "a slash before a question" 0 '"prompt":"/what"' "//what" "${talk[@]}"
-chat "a model without a tokenizer" 3 'tokenizer.model.*try: +--tokenizer FILE' "hi\n" --model "$llama/tiny_llama/hf"
+chats "a slash before a question" 0 '"prompt":"/what"' "//what" "${talk[@]}"
+chats "a model without a tokenizer" 3 'tokenizer.model.*try: +--tokenizer FILE' "hi\n" --model "$llama/tiny_llama/hf"
 
 interrupted "an answer" --model "$vlm" --image "$picture"
 finish
