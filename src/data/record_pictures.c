@@ -1,8 +1,8 @@
 /* record_pictures.c - see record_pictures.h. */
 #include "data/record_pictures.h"
 
+#include <ctype.h>
 #include <math.h>
-#include <strings.h>
 
 #include "base/base.h"
 #include "base/file.h"
@@ -43,8 +43,8 @@ sheaf__chat_picture sheaf__picture_shown(const sheaf__viewed *viewed, const char
                                   .gives = sheaf__view_gives(s, viewing) };
 }
 
-static sheaf_status *add(sheaf__record_pictures *p, const char *name, const char *path,
-                         const sheaf__viewing *viewing)
+sheaf_status *sheaf__record_pictures_add(sheaf__record_pictures *p, const char *name,
+                                         const char *path, const sheaf__viewing *viewing)
 {
     if (!SHEAF_GROW(&p->shown, NULL, p->count + 1) || !SHEAF_GROW(&p->viewed, NULL, p->count + 1))
         return sheaf__no_memory("pictures");
@@ -54,12 +54,6 @@ static sheaf_status *add(sheaf__record_pictures *p, const char *name, const char
     p->shown[p->count] = sheaf__picture_shown(&p->viewed[p->count], name, viewing);
     p->count++;
     return NULL;
-}
-
-sheaf_status *sheaf__record_pictures_add(sheaf__record_pictures *p, const char *path,
-                                         const sheaf__viewing *viewing)
-{
-    return add(p, "<image>", path, viewing);
 }
 
 static const json_t *value_of(const json_t *object, const char *key)
@@ -161,7 +155,7 @@ static sheaf_status *add_path(sheaf__record_pictures *p, const char *name, const
     char *whole = NULL;
     bool seen;
     sheaf_status *st = whole_path(&whole, &seen, path, in);
-    TRY(st, missing(add(p, name, whole, in->viewing), whole, seen));
+    TRY(st, missing(sheaf__record_pictures_add(p, name, whole, in->viewing), whole, seen));
     free(whole);
     return st;
 }
@@ -471,7 +465,8 @@ static sheaf_status *add_frames(sheaf__record_pictures *p, frames *f, const shea
         const int64_t k = f->kept[i];
         if (f->from->bytes != NULL)
             own.bytes = f->from->bytes[k];
-        st = missing(add(p, NULL, f->from->path[k], &own), f->from->path[k], f->from->seen);
+        st = missing(sheaf__record_pictures_add(p, NULL, f->from->path[k], &own), f->from->path[k],
+                     f->from->seen);
     }
     if (st == NULL && tower->repeats > 0)
         st = check_sizes(p, first, f->field);
@@ -534,15 +529,14 @@ sheaf_status *sheaf__record_pictures_video(sheaf__record_pictures *p, const shea
     return st;
 }
 
-static bool is_picture_file(const char *name)
+bool sheaf__has_extension(const char *name, const char *list)
 {
-    static const char *const ends[] = { ".jpg", ".jpeg", ".png", ".webp" };
-    bool is = false;
-    for (size_t i = 0; i < sizeof ends / sizeof *ends && name[0] != '.'; i++) {
-        const size_t n = strlen(ends[i]), size = strlen(name);
-        is = is || (size > n && strcasecmp(name + size - n, ends[i]) == 0);
-    }
-    return is;
+    char lower[8] = "";
+    const char *dot = strrchr(name, '.');
+    const size_t n = dot == NULL ? 0 : strlen(dot);
+    for (size_t i = 0; i < n && n < sizeof lower; i++)
+        lower[i] = (char)tolower((unsigned char)dot[i]);
+    return lower[0] != '\0' && sheaf__is_listed(list, lower, n);
 }
 
 /* Paths of the pictures of a folder. */
@@ -560,7 +554,7 @@ static sheaf_status *list_folder(char ***out, int64_t *count, const json_t *valu
     }
     TRY(st, missing(sheaf__list_dir(&names, &n, whole), whole, seen));
     for (int64_t i = 0; i < n && st == NULL; i++) {
-        if (!is_picture_file(names[i]))
+        if (names[i][0] == '.' || !sheaf__has_extension(names[i], ".jpg .jpeg .png .webp"))
             continue;
         st = SHEAF_GROW(out, NULL, *count + 1) ? sheaf__path_join(&(*out)[*count], whole, names[i])
                                                : sheaf__no_memory("a video");

@@ -77,9 +77,12 @@ sheaf_status *sheaf__picture_path(char **out, const json_t *value, const char *f
 /* sheaf__picture_of_part - the value of a picture's part of a content; NULL: it names none. Errors:
  * SHEAF_E_DATA for a size of one picture alone. */
 sheaf_status *sheaf__picture_of_part(const json_t **out, const json_t *part, const char *field);
-/* sheaf__record_pictures_add - appends a picture that "<image>" stands for. */
-sheaf_status *sheaf__record_pictures_add(sheaf__record_pictures *pictures, const char *path,
-                                         const sheaf__viewing *viewing);
+/* sheaf__has_extension - is what a name has from its last dot on, in lower case, one of a list as
+ * of sheaf__is_listed()? */
+bool sheaf__has_extension(const char *name, const char *list);
+/* sheaf__record_pictures_add - appends a picture that `name` stands for, borrowed; NULL: none. */
+sheaf_status *sheaf__record_pictures_add(sheaf__record_pictures *pictures, const char *name,
+                                         const char *path, const sheaf__viewing *viewing);
 /* sheaf__picture_shown - how a picture stands in texts: by `name`, which is borrowed, or with the
  * one before it. */
 sheaf__chat_picture sheaf__picture_shown(const sheaf__viewed *viewed, const char *name,

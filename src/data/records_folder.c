@@ -4,12 +4,12 @@
  * a folder or a file. */
 #include "data/records.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <sys/stat.h>
 
 #include "base/base.h"
 #include "base/file.h"
+#include "data/record_pictures.h"
 #include "data/text_inner.h"
 
 enum { DEEPEST = 200, MOST = 1 << 28 };
@@ -48,17 +48,6 @@ static sheaf_status *remember(bool *is_new, walk *w, const struct stat *about)
     return NULL;
 }
 
-/* Does the name have one of these endings, in either case? */
-static bool ends_in(const char *name, const char *endings)
-{
-    char lower[8] = "";
-    const char *dot = strrchr(name, '.');
-    const size_t n = dot == NULL ? 0 : strlen(dot);
-    for (size_t i = 0; i < n && n < sizeof lower; i++)
-        lower[i] = (char)tolower((unsigned char)dot[i]);
-    return lower[0] != '\0' && sheaf__is_listed(endings, lower, n);
-}
-
 static sheaf_status *add_path(paths *to, char *path)
 {
     if (to->count >= MOST || !SHEAF_GROW(&to->at, &to->capacity, to->count + 1)) {
@@ -88,9 +77,9 @@ static sheaf_status *read_entry(walk *w, char *path, const char *name, int depth
         st = remember(&is_new, w, &about);
         if (st == NULL && is_new)
             st = read_folder(w, path, depth + 1);
-    } else if (!folder && ends_in(name, ".jpg .jpeg .png .webp")) {
+    } else if (!folder && sheaf__has_extension(name, ".jpg .jpeg .png .webp")) {
         return add_path(&w->images, path);
-    } else if (!folder && ends_in(name, ".json")) {
+    } else if (!folder && sheaf__has_extension(name, ".json")) {
         return add_path(&w->labels, path);
     } else { /* .ipynb_checkpoints, scan.tiff */
         pass(w, path);

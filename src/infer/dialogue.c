@@ -93,7 +93,7 @@ static sheaf_status *add_look(sheaf__dialogue *d, const char *path, int64_t numb
 {
     sheaf__viewing viewing;
     sheaf__viewing_of(&viewing, d->codec->config);
-    sheaf_status *st = sheaf__record_pictures_add(&d->shown, path, &viewing);
+    sheaf_status *st = sheaf__record_pictures_add(&d->shown, "<image>", path, &viewing);
     if (st != NULL)
         return st;
     st = whole_path(&d->shown.viewed[d->shown.count - 1].path);

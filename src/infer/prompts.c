@@ -165,7 +165,7 @@ static sheaf_status *add_shown(sheaf__prompts *p, const sheaf__codec *w,
             i += frames.count - 1;
             continue;
         }
-        st = sheaf__record_pictures_add(&pictures, image[i], &viewing);
+        st = sheaf__record_pictures_add(&pictures, "<image>", image[i], &viewing);
     }
     if (st == NULL)
         return sheaf__prompts_add_pictures(p, w, message, n, expected, &pictures);

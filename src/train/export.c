@@ -64,11 +64,11 @@ typedef struct stepped {
 
 static const char prefix[] = "master/";
 
-static const sheaf_source_entry *master_of(const stepped *s, const char *name)
+static const sheaf_source_entry *master_of(sheaf_source *masters, const char *name)
 {
     char master[600];
     return snprintf(master, sizeof master, "%s%s", prefix, name) < (int)sizeof master
-               ? s->masters->find(s->masters, master)
+               ? masters->find(masters, master)
                : NULL;
 }
 
@@ -91,7 +91,7 @@ static sheaf_status *read_box(sheaf_source *self, const char *name, int64_t row0
 {
     const stepped *s = (const stepped *)self;
     const sheaf_source_entry *e = s->base->find(s->base, name),
-                             *m = e == NULL ? NULL : master_of(s, name);
+                             *m = e == NULL ? NULL : master_of(s->masters, name);
     if (m == NULL)
         return s->base->read(s->base, name, row0, rows, col0, cols, dst);
     const int64_t width = width_of(e), together = cols == width ? rows : 1;
@@ -105,7 +105,7 @@ static sheaf_status *read_box(sheaf_source *self, const char *name, int64_t row0
 static sheaf_source *behind(sheaf_source *self, const char **name)
 {
     const stepped *s = (const stepped *)self;
-    return master_of(s, *name) != NULL ? NULL : s->base;
+    return master_of(s->masters, *name) != NULL ? NULL : s->base;
 }
 
 static const sheaf__quantised_source quantised = { .behind = behind };
@@ -197,13 +197,11 @@ static sheaf_status *spread_rows(const origin *o, const sheaf_source_entry *e,
 static sheaf_status *member_rows(const origin *o, const char *name, int64_t row0, int64_t n,
                                  int64_t cols, float *dst)
 {
-    char master[600];
-    snprintf(master, sizeof master, "master/%s", name);
-    const sheaf_source_entry *e = o->masters->find(o->masters, master);
+    const sheaf_source_entry *e = master_of(o->masters, name);
     if (e == NULL)
-        return sheaf_found(
-            sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "'%s'", master), "it in the checkpoint"),
-            "nothing of that name");
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "'%s%s'", prefix, name),
+                                          "it in the checkpoint"),
+                           "nothing of that name");
     return read_numbers(dst, SHEAF_F32, o->masters, e, row0 * cols, n * cols, o->kernels);
 }
 
@@ -258,13 +256,11 @@ static sheaf_status *rows(void *self, int64_t index, int64_t row0, int64_t n, vo
     const int64_t cols = spec->ndim > 1 ? spec->shape[spec->ndim - 1] : 1;
     const char *name = of == NULL ? spec->name : of->name;
     const sheaf_lora_module *fused = of == NULL ? NULL : of->fused;
-    char master[600];
-    snprintf(master, sizeof master, "master/%s", name);
-    const sheaf_source_entry *e = o->masters == NULL ? NULL : o->masters->find(o->masters, master);
+    const sheaf_source_entry *e = o->masters == NULL ? NULL : master_of(o->masters, name);
     const int64_t want = fused != NULL ? sheaf__elements(2, fused->b_shape)
                                        : sheaf__elements(spec->ndim, spec->shape);
     if (e != NULL && sheaf__elements(e->ndim, e->shape) != want)
-        return sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "'%s' in the checkpoint", master),
+        return sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "'%s' in the checkpoint", e->name),
                               "%lld numbers", (long long)want);
     if (e != NULL && fused != NULL)
         return spread_rows(o, e, fused, row0, n, dst);
