@@ -53,7 +53,7 @@ typedef struct run {
     sheaf_dtype dtype;
     double dropout;
     double noise;
-    bool checkpointing, resume, pack, by_length, shuffle;
+    bool checkpointing, resume, pack, shuffle;
     int64_t seq;
     double loss, norm; /* of the last step */
     char note[200];    /* on padding */
@@ -97,9 +97,8 @@ static void train(run *r)
     o.kept = r->checkpointing ? SHEAF__KEPT_NONE : SHEAF__KEPT_ALL;
     o.resume = r->resume;
     o.pack = r->pack;
-    o.by_length = r->by_length;
     o.seq = r->seq;
-    o.shuffle = r->by_length || r->shuffle;
+    o.shuffle = r->shuffle;
     CHECK_OK(sheaf_train(&result, &o, "settings: none\n", "steps: 1\n",
                          &(sheaf_train_hooks){ .events = &events }));
     sheaf_train_result_release(&result);
