@@ -242,28 +242,3 @@ TEST(test_attention__denormal_chains)
         check_order(&p, "denormal chains");
     }
 }
-
-/* The last query alone, with a cache of all keys, has the bytes of the whole; and what a mask hides
- * is no summand, not even a NaN. */
-TEST(test_attention__decoding_gives_the_last_row)
-{
-    enum { KEYS = 45, DIM = 16 };
-    for (size_t o = 0; o < 2 * ARRAY_LEN(orders); o++) {
-        problem p = problem_of(shape_of(o % 2 ? SHEAF_F16 : SHEAF_BF16, KEYS, KEYS, 1, DIM, false),
-                               0, true);
-        p.sums = orders[o / 2];
-        memset(p.mask, 1, KEYS);
-        p.mask[9] = 0;
-        memset((uint16_t *)p.v + (ptrdiff_t)(9 * DIM), 0xff, DIM * 2);
-        memset((uint16_t *)p.k + (ptrdiff_t)(9 * DIM), 0xff, DIM * 2);
-        uint16_t all[KEYS * DIM], last[DIM];
-        attention_forward_ref(&p.s, p.sums, all, NULL, p.q, p.k, p.v);
-        sheaf__attention one = p.s;
-        one.queries = 1;
-        attention_forward_ref(&one, p.sums, last, NULL,
-                              (const uint16_t *)p.q + (ptrdiff_t)((KEYS - 1) * DIM), p.k, p.v);
-        CHECK_BYTES("the last row", last, all + (ptrdiff_t)((KEYS - 1) * DIM), sizeof last);
-        for (int c = 0; c < DIM; c++)
-            assert_true(isfinite(sheaf__load(last, c, p.s.dtype)));
-    }
-}

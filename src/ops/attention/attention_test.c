@@ -544,20 +544,27 @@ TEST(test_attention__an_odd_head_is_an_even_one_that_ends_with_zero)
 }
 
 /* ---- decoding ---- */
+
+/* The last queries alone, with a cache of all keys, have the bytes of the whole; and what a mask
+ * hides is no summand, not even a NaN. */
 TEST(test_attention__decoding_gives_the_last_rows)
 {
-    for (int n = 0; n < 18;
-         n++) { /* float32 and bfloat16 in one order, then bfloat16 in the other */
-        const int code = n < 12 ? n : 2 * (n - 12) + 1;
-        sheaf__attention s =
-            attention_of(code & 1 ? SHEAF_BF16 : SHEAF_F32, 2, 530, 530, 2, 3, 20, 0.3f);
+    static const sheaf_sums orders[] = { SHEAF_SUMS_PAIRS, SHEAF_SUMS_PAIRS, SHEAF_SUMS_TILES,
+                                         SHEAF_SUMS_MMA8, SHEAF_SUMS_MMA16 };
+    for (int n = 0; n < 30; n++) { /* 12 of float32 and bfloat16 by pairs, 6 of each other order */
+        const int code = n < 12 ? n : 2 * (n % 6) + 1;
+        const sheaf_dtype dtype = code % 2 == 0 ? SHEAF_F32 : n < 24 ? SHEAF_BF16 : SHEAF_F16;
+        sheaf__attention s = attention_of(dtype, 2, 530, 530, 2, 3, 20, 0.3f);
         s.kv_rows = 777;
         s.window = code / 2 % 2 ? 100 : 0;
         problem p = problem_of(s, 2, code / 4 == 1);
-        p.sums = n < 12 ? SHEAF_SUMS_PAIRS : SHEAF_SUMS_TILES;
-        if (p.mask != NULL) /* left padding */
-            for (int64_t j = 0; j < 2 * p.s.mask_ld; j++)
-                p.mask[j] = j % p.s.mask_ld >= 37;
+        p.sums = orders[n / 6];
+        for (int64_t j = 0; p.mask != NULL && j < 2 * p.s.mask_ld; j++) /* left padding */
+            p.mask[j] = j % p.s.mask_ld >= 37;
+        for (int64_t b = 0; p.mask != NULL && b < 2; b++) { /* of NaN */
+            memset((char *)p.k + bytes_of(&p, b * 777 * p.s.ldk), 0xff, bytes_of(&p, 37 * p.s.ldk));
+            memset((char *)p.v + bytes_of(&p, b * 777 * p.s.ldv), 0xff, bytes_of(&p, 37 * p.s.ldv));
+        }
         result all = result_of(&p), few = result_of(&p);
         run_device(&p, &all, NULL, 2);
         const int64_t new = code / 4 == 2 ? 1 : 19;
@@ -577,6 +584,8 @@ TEST(test_attention__decoding_gives_the_last_rows)
             for (int64_t i = 0; i < new; i++)
                 CHECK_BYTES("decoded row", (char *)few.o + (size_t)(b * new + i) * row_o,
                             (char *)all.o + (size_t)(b * 530 + 530 - new + i) * row_o, wide);
+        for (int64_t c = 0; c < 2 * 3 * 20; c++)
+            assert_true(isfinite(sheaf__load(few.o, c, dtype)));
         free(q);
     }
 }
