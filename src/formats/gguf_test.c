@@ -260,12 +260,11 @@ TEST(test_open__each_bad_tensor_is_heard_of)
 TEST(test_alone__only_without_other_weights)
 {
     static const char *const names[] = { "m.gguf", "a.txt", "z.safetensors" };
-    char out[SHEAF_PATH_SIZE], path[64];
+    char out[SHEAF_PATH_SIZE];
     CHECK_OK(sheaf__make_dirs(at("alone")));
     for (int i = 0; i < 3; i++) {
         const char *found;
-        snprintf(path, sizeof path, "alone/%s", names[i]);
-        CHECK_OK(sheaf__file_write_whole(at(path), "", 0));
+        CHECK_OK(sheaf__file_write_whole(at_format("alone/%s", names[i]), "", 0));
         CHECK_OK(sheaf__gguf_alone(&found, out, at("alone")));
         assert_true((found != NULL) == (i < 2));
     }

@@ -150,10 +150,9 @@ static void change_settings(const char *out, const char *was, const char *is)
 
 static void check_settings(const char *out, const char *line, bool there)
 {
-    char name[80], *text;
+    char *text;
     size_t size;
-    snprintf(name, sizeof name, "%s/settings", out);
-    CHECK_OK(sheaf__file_read_all(&text, &size, at(name), 1 << 20));
+    CHECK_OK(sheaf__file_read_all(&text, &size, at_format("%s/settings", out), 1 << 20));
     if ((strstr(text, line) != NULL) != there)
         fail_msg("%s: '%s' %s in its settings", out, line, there ? "is not" : "is");
     free(text);

@@ -156,9 +156,7 @@ TEST(test_lora__logits_from_an_adapter)
     for (int m = 0; m < models; m++) {
         char *adapter = strdup(in_dir(model_dir[m], "lora_mp1"));
         if (exists(in_dir(adapter, "latest"))) {
-            char name[32];
-            snprintf(name, sizeof name, "adapter%d", m);
-            char *peft = strdup(at(name));
+            char *peft = strdup(at_format("adapter%d", m));
             sheaf_weights_convert_report report;
             CHECK_OK(sheaf_convert(&report, &(sheaf_weights_convert_options){
                                                 .src = adapter, .dst = peft, .to = "peft" }));

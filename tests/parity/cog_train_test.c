@@ -424,14 +424,11 @@ TEST(test_training__as_sat_on_one_device)
     for (int m = 0; m < models; m++) {
         if (!exists(in_dir(model_dir[m], "train_lora_mp1_train.json")))
             continue;
-        char first[64], other[64];
-        snprintf(first, sizeof first, "run%d-1", m);
-        char *one = strdup(at(first));
+        char *one = strdup(at_format("run%d-1", m));
         check_training(model_dir[m], 1, one);
         compare_with_sat(model_dir[m], one);
         for (int ranks = 3; ranks <= 8; ranks += 5) {
-            snprintf(other, sizeof other, "run%d-%d", m, ranks);
-            char *more = strdup(at(other));
+            char *more = strdup(at_format("run%d-%d", m, ranks));
             check_training(model_dir[m], ranks, more);
             sheaf_safetensors *a = record_of(in_dir(one, "adapter"), "adapter_model.safetensors"),
                               *b = record_of(in_dir(more, "adapter"), "adapter_model.safetensors");

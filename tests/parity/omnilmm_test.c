@@ -209,9 +209,8 @@ TEST(test_images__all_of_a_row_count)
 /* The model with pictures of `size` pixels, as a folder. */
 static char *resized(const char *dir, int64_t size)
 {
-    char name[32], *out, *text;
-    snprintf(name, sizeof name, "size%lld", (long long)size);
-    out = strdup(at(name));
+    char *out, *text;
+    out = strdup(at_format("size%lld", (long long)size));
     CHECK_OK(sheaf__make_dirs(out));
     json_t *config = json_of(dir, "config.json");
     json_object_set_new(config, "image_size", json_integer(size));

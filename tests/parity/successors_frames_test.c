@@ -190,7 +190,6 @@ static char *make_rows(const char *dir, const json_t *info, int64_t length, int 
                       *in = record_of(dir, "inputs.safetensors");
     made_tensors t = { .count = 0 };
     int64_t *x[FIELDS];
-    char name[64];
     for (int f = 0; f < FIELDS; f++)
         x[f] = calloc((size_t)(rows * length), sizeof **x);
     put_row(x, video, length, frames, 0);
@@ -204,8 +203,7 @@ static char *make_rows(const char *dir, const json_t *info, int64_t length, int 
         made_add(&t, field[f], SHEAF_I64, 2, (const int64_t[]){ rows, length }, x[f]);
         free(x[f]);
     }
-    snprintf(name, sizeof name, "rows%d.safetensors", made++);
-    char *path = made_write(&t, at(name));
+    char *path = made_write(&t, at_format("rows%d.safetensors", made++));
     sheaf__safetensors_close(frames);
     sheaf__safetensors_close(in);
     return path;

@@ -575,9 +575,7 @@ static void check_lora(const char *dir, const char *name)
     check_adapted(dir, lora, &b);
     static int runs;
     for (size_t r = 0; r < ARRAY_LEN(few_ranks); r++) {
-        char folder[32];
-        snprintf(folder, sizeof folder, "run%d", runs++);
-        char *out = strdup(at(folder)), *adapter = strdup(in_dir(out, "adapter"));
+        char *out = strdup(at_format("run%d", runs++)), *adapter = strdup(in_dir(out, "adapter"));
         train(dir, lora, &b, data, few_ranks[r], out);
         if (r == 0)
             compare_adapters(adapter, in_dir(lora, "adapter_final"), 1e-4, is_of_noise(dir));

@@ -148,9 +148,8 @@ TEST(test_forward__weights_of_bfloat16)
     static const char file[] = "single_logits_bf16_weights_fp32_math.safetensors";
     for (int m = 0; m < models; m++) {
         char *path = recorded(m, file), *model = strdup(in_dir(model_dir[m], "model")),
-             *row = strdup(in_dir(model_dir[m], "single.safetensors")), name[32];
-        snprintf(name, sizeof name, "half%d", m);
-        char *half = strdup(at(name));
+             *row = strdup(in_dir(model_dir[m], "single.safetensors"));
+        char *half = strdup(at_format("half%d", m));
         if (path != NULL) {
             sheaf_weights_convert_report report;
             CHECK_OK(sheaf_convert(
@@ -362,9 +361,7 @@ static void check_lora(int m, const char *row)
     char *model = strdup(in_dir(model_dir[m], "model")), *first = NULL,
          *end = strdup(in_dir(model_dir[m], "lora/adapter_end"));
     for (size_t r = 0; r < ARRAY_LEN(few_ranks); r++) {
-        char name[32];
-        snprintf(name, sizeof name, "run%d-%d", m, few_ranks[r]);
-        char *out = strdup(at(name)), *adapter = NULL;
+        char *out = strdup(at_format("run%d-%d", m, few_ranks[r])), *adapter = NULL;
         train_lora(m, out, few_ranks[r], told);
         assert_true(asprintf(&adapter, "%s/adapter", out) > 0);
         if (r == 0)
