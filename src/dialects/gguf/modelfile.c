@@ -70,15 +70,6 @@ static sheaf_status *put_stops(sheaf_text *out, const sheaf_config *c, const cha
 #define PROMPT "{{ .Prompt }}"
 #define RESPONSE "{{ .Response }}"
 
-/* Drops any other failure than lack of memory: a template may refuse messages. */
-static sheaf_status *unless_refused(sheaf_status *st)
-{
-    if (st != NULL && sheaf_status_code(st) == SHEAF_E_MEMORY)
-        return st;
-    sheaf_status_free(st);
-    return NULL;
-}
-
 /* The template's output for messages with Ollama's words as contents, without the bos, which Ollama
  * writes itself; *out NULL: it refuses them. */
 static sheaf_status *render(char **out, const sheaf__chat_template *chat,
@@ -86,7 +77,7 @@ static sheaf_status *render(char **out, const sheaf__chat_template *chat,
                             int64_t n)
 {
     sheaf__rendered text = { 0 };
-    sheaf_status *st = unless_refused(sheaf__chat_render(
+    sheaf_status *st = sheaf__only_memory(sheaf__chat_render(
         &text, chat, message, n,
         &(sheaf__chat_options){
             .generation_prompt = true, .bos = stored->bos, .eos = stored->eos }));
@@ -169,7 +160,7 @@ static sheaf_status *put_template(sheaf_text *out, const char *folder)
         return st;
     st = sheaf__stored_chat_open(&tokenizer, &stored, there, INT32_MAX);
     if (st == NULL && sheaf__stored_chat_has_program(&stored))
-        st = unless_refused(sheaf__chat_template_choose(&chat, NULL, &stored));
+        st = sheaf__only_memory(sheaf__chat_template_choose(&chat, NULL, &stored));
     if (chat != NULL) {
         const char *end = sheaf__chat_template_stop(chat, stored.eos);
         st = put_turn(out, chat, &stored);
