@@ -2,10 +2,10 @@
  * them. */
 #pragma once
 
-#include "tests/pickle_made.h"
 #include "tests/files.h"
 #include "tests/findings.h"
 #include "tests/golden.h"
+#include "tests/torch_made.h"
 
 #include <dirent.h>
 #include <inttypes.h>
@@ -236,59 +236,6 @@ static inline void check_gives(sheaf_catalog *c, const made_model *m, int64_t co
 
 /* ---- files of torch ---- */
 
-typedef struct made_file {
-    sheaf_pickle_doc *doc;
-    sheaf_pickle *root;
-    int64_t count;
-    struct {
-        void *data;
-        int64_t bytes;
-    } tensor[2 * MADE_TENSORS];
-} made_file;
-
-static inline made_file *made_begin(void)
-{
-    made_file *f = calloc(1, sizeof *f);
-    assert_non_null(f);
-    CHECK_OK(sheaf__pickle_new(&f->doc));
-    f->root = sheaf__pickle_make(f->doc, SHEAF_PICKLE_DICT);
-    return f;
-}
-
-/* A tensor, whose data the file owns. */
-static inline sheaf_pickle *made_put(made_file *f, sheaf_dtype dtype, int ndim,
-                                     const int64_t *shape, void *data)
-{
-    assert_true(f->count < 2 * MADE_TENSORS);
-    int64_t bytes = (int64_t)sheaf_dtype_bytes(dtype);
-    for (int i = 0; i < ndim; i++)
-        bytes *= shape[i];
-    f->tensor[f->count].data = data;
-    f->tensor[f->count++].bytes = bytes;
-    return sheaf__pickle_make_tensor(f->doc, dtype, ndim, shape);
-}
-
-static inline void made_set_int(made_file *f, sheaf_pickle *dict, const char *key, int64_t value)
-{
-    sheaf__pickle_set(f->doc, dict, key, sheaf__pickle_make_int(f->doc, value));
-}
-
-static inline sheaf_pickle *made_set(made_file *f, sheaf_pickle *dict, const char *key,
-                                     sheaf_pickle_kind kind)
-{
-    sheaf_pickle *value = sheaf__pickle_make(f->doc, kind);
-    sheaf__pickle_set(f->doc, dict, key, value);
-    return value;
-}
-
-static inline sheaf_pickle *made_shape(made_file *f, int ndim, const int64_t *shape)
-{
-    sheaf_pickle *tuple = sheaf__pickle_make(f->doc, SHEAF_PICKLE_TUPLE);
-    for (int i = 0; i < ndim; i++)
-        sheaf__pickle_append(f->doc, tuple, sheaf__pickle_make_int(f->doc, shape[i]));
-    return tuple;
-}
-
 /* Megatron's args of the model, as a save of `tp` ranks and `pp` stages has them in the file. */
 static inline sheaf_pickle *made_args(made_file *f, const made_model *m, int tp, int pp,
                                       int64_t padded)
@@ -311,22 +258,6 @@ static inline sheaf_pickle *made_args(made_file *f, const made_model *m, int tp,
                       sheaf__pickle_make_bool(f->doc, true));
     sheaf__pickle_set(f->doc, args, "normalization", sheaf__pickle_make_string(f->doc, "RMSNorm"));
     return args;
-}
-
-/* Writes and frees. */
-static inline void made_write(made_file *f, const char *path)
-{
-    sheaf_torch_writer *w = NULL;
-    CHECK_OK(sheaf__pickle_made(f->doc, f->root));
-    CHECK_OK(sheaf__torch_begin(&w, path, f->doc));
-    for (int64_t i = 0; i < f->count; i++) {
-        if (f->tensor[i].bytes > 0)
-            CHECK_OK(sheaf__torch_write(w, i, 0, f->tensor[i].data, f->tensor[i].bytes));
-        free(f->tensor[i].data);
-    }
-    CHECK_OK(sheaf__torch_finish(w));
-    sheaf__pickle_free(f->doc);
-    free(f);
 }
 
 /* Rounded to nearest even; in place of `data`, which is freed. */

@@ -5,6 +5,7 @@
 #include "tests/findings.h"
 #include "tests/golden.h"
 #include "tests/same_sources.h"
+#include "tests/torch_made.h"
 
 #include "base/status.h"
 #include "dialects/common/dialects.h"
@@ -179,6 +180,18 @@ static inline void made_write(made *m, const char *dst, int ways, int64_t step)
     CHECK_OK(sheaf_sat_write(dst, &m->source,
                              &(sheaf_sat_write_options){
                                  .config = m->json, .ways = ways, .step = step, .replace = true }));
+}
+
+/* A tensor of a part, copied into another. */
+static inline void made_copy(made_file *f, sheaf_pickle *dict, const char *name,
+                             const sheaf_torch *file, const sheaf_pickle_tensor *t)
+{
+    size_t bytes = sheaf_dtype_bytes(t->dtype);
+    for (int d = 0; d < t->ndim; d++)
+        bytes *= (size_t)t->shape[d];
+    void *data = malloc(bytes + 1);
+    CHECK_OK(sheaf__torch_read(file, t, data, bytes));
+    sheaf__pickle_set(f->doc, dict, name, made_put(f, t->dtype, t->ndim, t->shape, data));
 }
 
 /* Reads and checks; findings are in the catalog. */

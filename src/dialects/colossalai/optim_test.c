@@ -24,7 +24,7 @@ static void put_moments(const char *dir, int file, int from, int to)
         }
         assert_true(sheaf__pickle_push(f->doc, f->root, sheaf__pickle_make_int(f->doc, id), state));
     }
-    made_write(f, textf("%s/pytorch_optim-%05d.bin", dir, file));
+    made_end(f, textf("%s/pytorch_optim-%05d.bin", dir, file));
 }
 
 /* Two files with three parameters each, groups of four and two. */
@@ -44,7 +44,7 @@ static void put_optimizer(char dir[400], const char *name)
                                  sheaf__pickle_make_int(f->doc, id == PARAMETERS - 1 ? last : id));
         sheaf__pickle_append(f->doc, f->root, group);
     }
-    made_write(f, textf("%s/pytorch_optim_group.bin", dir));
+    made_end(f, textf("%s/pytorch_optim_group.bin", dir));
     put(textf("%s/pytorch_optim.bin.index.json", dir),
         "{\"metadata\": {\"total_size\": 0.5}, \"weight_map\": {"
         "\"0\": \"pytorch_optim-00001.bin\", \"3\": \"pytorch_optim-00002.bin\", "
@@ -176,8 +176,8 @@ static sheaf_catalog *read_named(const int *id, const int *groups, int64_t rows,
             sheaf__pickle_append(g->doc, params, sheaf__pickle_make_int(g->doc, i));
         sheaf__pickle_append(g->doc, g->root, group);
     }
-    made_write(f, textf("%s/pytorch_optim-00001.bin", dir));
-    made_write(g, textf("%s/pytorch_optim_group.bin", dir));
+    made_end(f, textf("%s/pytorch_optim-00001.bin", dir));
+    made_end(g, textf("%s/pytorch_optim_group.bin", dir));
     return read_made(&sheaf__dialect_colossalai, dir, textf("%s/config.json", scratch.dir));
 }
 

@@ -52,7 +52,7 @@ static void put_item(made_dcp *d, made_file *f, int rank, int64_t *at, int64_t *
     const char *at_item = textf("%s/item", scratch.dir);
     char *bytes = NULL;
     size_t size;
-    made_write(f, at_item);
+    made_end(f, at_item);
     CHECK_OK(sheaf__file_read_all(&bytes, &size, at_item, 1 << 28));
     assert_int_equal(unlink(at_item), 0);
     append_to(textf("%s/__%d_0.distcp", d->dir, rank), bytes, size);
@@ -531,7 +531,7 @@ static made_dcp *made_torch_dist(const made_model *m, int stages, int ranks, int
     made_file *f = made_begin();
     made_set_int(f, made_args(f, m, ranks, stages, padded), "vocab_size", m->vocab);
     made_set_int(f, f->root, "iteration", 5);
-    made_write(f, textf("%s/common.pt", d->dir));
+    made_end(f, textf("%s/common.pt", d->dir));
     put(textf("%s/metadata.json", d->dir),
         "{\"sharded_backend\": \"torch_dist\", \"sharded_backend_version\": 1}");
     put(textf("%s/../latest_checkpointed_iteration.txt", d->dir), "5");
@@ -569,7 +569,7 @@ TEST(test_made__torch_dist_without_args_asks_for_a_config)
     assert_int_equal(unlink(path), 0);
     made_file *f = made_begin();
     made_set_int(f, f->root, "iteration", 5);
-    made_write(f, path);
+    made_end(f, path);
     sheaf_catalog *c = read_at(d->dir);
     CHECK_FINDING(c, SHEAF_DEFECT, "missing", "the sizes of the model");
     assert_non_null(strstr(sheaf__catalog_finding(c, "missing")->cure, "`config`"));

@@ -250,7 +250,7 @@ static void put_model(const char *path, const made_model *m, const how *h, int m
         put_info(f, m);
     if (h->stage == 0)
         put_plain_optimizer(f, m, h, mp);
-    made_write(f, path);
+    made_end(f, path);
 }
 
 static void put_optimizer(const char *path, const made_model *m, const how *h, int mp, int d)
@@ -279,7 +279,7 @@ static void put_optimizer(const char *path, const made_model *m, const how *h, i
                 sheaf__pickle_set(f->doc, one, keys[kind], t);
         }
     }
-    made_write(f, path);
+    made_end(f, path);
 }
 
 /* A folder of scratch with `latest` and the tag's files. */
@@ -515,7 +515,7 @@ static void put_param(const char *dir, const char *file, const made_tensor *t, i
         f->root = value;
     else
         sheaf__pickle_set(f->doc, f->root, "param", value);
-    made_write(f, textf("%s/%s", dir, file));
+    made_end(f, textf("%s/%s", dir, file));
 }
 
 static const char *const states[] = { "fp32.pt", "exp_avg.pt", "exp_avg_sq.pt", "step.pt" };
@@ -705,7 +705,7 @@ static const char *small_folder(int tp, filler fill)
         fill(f, made_set(f, f->root, "module", SHEAF_PICKLE_DICT), mp);
         made_set_int(f, f->root, "mp_world_size", tp);
         made_set_int(f, f->root, "global_steps", 1);
-        made_write(f, textf("%s/mp_rank_%02d_model_states.pt", dir, mp));
+        made_end(f, textf("%s/mp_rank_%02d_model_states.pt", dir, mp));
     }
     return dir;
 }
@@ -857,7 +857,7 @@ static void put_iteration(const char *path, bool sat, const char *name)
     made_set_int(f, f->root, "global_steps", 7);
     if (sat)
         made_set_int(f, f->root, "iteration", 7);
-    made_write(f, path);
+    made_end(f, path);
 }
 
 /* SAT names its tags by numbers, and other programs may: what is in the files decides. */
@@ -981,7 +981,7 @@ static void put_flat_states(const char *dir, const made_model *m, bool flat, int
         sheaf__pickle_set(f->doc, f->root, "param",
                           made_put(f, SHEAF_F32, flat ? 1 : t->ndim, flat ? &n : t->shape,
                                    made_slice(t, begin, all, 0)));
-        made_write(f, textf("%s/fp32.pt", path));
+        made_end(f, textf("%s/fp32.pt", path));
     }
 }
 
@@ -1030,7 +1030,7 @@ TEST(test_made__frozen_parameters_come_from_their_fragments)
             made_set_int(f, f->root, "dp_world_size", 5);
             made_set_int(f, f->root, "mp_world_size", 1);
             made_set_int(f, f->root, "global_steps", 9);
-            made_write(f, path);
+            made_end(f, path);
         }
         sheaf_catalog *c = read_at(dir);
         CHECK_SOUND(c);
@@ -1086,8 +1086,7 @@ TEST(test_made__layers_of_a_pipeline_are_told_by_what_they_hold)
                         f->doc, f->root, inside ? t->name + strlen(prefix) : "weight",
                         made_put(f, SHEAF_F32, t->ndim, size, made_slice(t, begin, size, 0)));
                 }
-                made_write(f,
-                           textf("%s/layer_%02d-model_%02d-model_states.pt", dir, layer + 1, tp));
+                made_end(f, textf("%s/layer_%02d-model_%02d-model_states.pt", dir, layer + 1, tp));
             }
         if (harm > 0)
             assert_int_equal(unlink(textf("%s/%s-model_states.pt", dir, removed[harm])), 0);

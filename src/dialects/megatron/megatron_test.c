@@ -215,7 +215,7 @@ static void put_part(const char *path, const made_model *m, const how *h, int tp
                       tensor_named(m, "lm_head.weight", 0), h, tp);
         }
     }
-    made_write(f, path);
+    made_end(f, path);
 }
 
 static const char *part_dir(const char *dir, const how *h, int tp, int pp)

@@ -43,28 +43,19 @@ static void fill(char *dst, sheaf_dtype dtype, const lora *how, const char *name
 static void adapt_part(const made *m, const lora *how, const char *from, const char *to, int rank)
 {
     sheaf_torch *file = NULL;
-    sheaf_pickle_doc *doc = NULL;
-    sheaf_torch_writer *writer = NULL;
+    made_file *f = made_begin();
     CHECK_OK(sheaf__torch_open(&file, from));
-    CHECK_OK(sheaf__pickle_new(&doc));
     const sheaf_pickle *was = sheaf__pickle_get(file->doc->root, "module");
-    sheaf_pickle *root = sheaf__pickle_make(doc, SHEAF_PICKLE_DICT),
-                 *module = sheaf__pickle_make(doc, SHEAF_PICKLE_DICT);
-    const int64_t n = sheaf__pickle_count(was);
-    char(*names)[256] = calloc((size_t)n * 8, sizeof *names);
-    int64_t(*shape)[2] = calloc((size_t)n * 8, sizeof *shape), made_of[4096], count = 0;
-    for (int64_t i = 0; i < n; i++) {
-        const char *name = sheaf__pickle_text(sheaf__pickle_key(was, i));
+    sheaf_pickle *module = made_set(f, f->root, "module", SHEAF_PICKLE_DICT);
+    for (int64_t i = 0; i < sheaf__pickle_count(was); i++) {
+        const char *name = sheaf__pickle_text(sheaf__pickle_key(was, i)), *dot = strrchr(name, '.');
         const sheaf_pickle_tensor *t = sheaf__pickle_tensor(file->doc, sheaf__pickle_value(was, i));
-        const char *dot = strrchr(name, '.');
+        const int stem = (int)(dot - name);
         const bool wrap = adapted(name);
-        if (wrap)
-            snprintf(names[count], 256, "%.*s.original%s", (int)(dot - name), name, dot);
-        else
-            snprintf(names[count], 256, "%s", name);
-        sheaf__pickle_set(doc, module, names[count],
-                          sheaf__pickle_make_tensor(doc, t->dtype, t->ndim, t->shape));
-        made_of[count++] = i;
+        made_copy(f, module, wrap ? textf("%.*s.original%s", stem, name, dot) : name, file, t);
+        uint16_t *stored = f->tensor[f->count - 1].data;
+        for (int64_t k = 0; how->by_hand && wrap && k < f->tensor[f->count - 1].bytes / 2; k++)
+            stored[k] = 0x3f80;
         const int parts = strstr(name, "query_key_value") != NULL ? 3
                           : strstr(name, "key_value") != NULL     ? 2
                                                                   : 1;
@@ -72,47 +63,20 @@ static void adapt_part(const made *m, const lora *how, const char *from, const c
             const bool a = p % 2 == 0;
             if (p == 0 && how->lacks == rank + 1)
                 continue;
-            snprintf(names[count], 256, "%.*s.matrix_%c.%d", (int)(dot - name), name, a ? 'A' : 'B',
-                     p / 2);
-            shape[count][0] = a ? how->rank : t->shape[0] / parts;
-            shape[count][1] = a ? t->shape[1] : how->rank;
-            sheaf__pickle_set(doc, module, names[count],
-                              sheaf__pickle_make_tensor(doc, t->dtype, 2, shape[count]));
-            made_of[count++] = -1;
+            const char *factor = textf("%.*s.matrix_%c.%d", stem, name, a ? 'A' : 'B', p / 2);
+            const int64_t shape[] = { a ? how->rank : t->shape[0] / parts,
+                                      a ? t->shape[1] : how->rank };
+            /* else it is cut, and each part has another piece */
+            const bool copy = a == (strstr(factor, ".dense.") == NULL);
+            char *data = malloc((size_t)(shape[0] * shape[1]) * sheaf_dtype_bytes(m->dtype) + 1);
+            fill(data, m->dtype, how, factor,
+                 made_key(factor, m->seed + (copy && !how->drift ? 0 : (uint64_t)rank)),
+                 shape[0] * shape[1], shape[1]);
+            sheaf__pickle_set(f->doc, module, factor, made_put(f, m->dtype, 2, shape, data));
         }
     }
-    sheaf__pickle_set(doc, root, "module", module);
-    CHECK_OK(sheaf__pickle_made(doc, root));
-    CHECK_OK(sheaf__torch_begin(&writer, to, doc));
-    for (int64_t i = 0; i < count; i++) {
-        const sheaf_pickle_tensor *t =
-            made_of[i] < 0 ? NULL
-                           : sheaf__pickle_tensor(file->doc, sheaf__pickle_value(was, made_of[i]));
-        size_t bytes = sheaf_dtype_bytes(m->dtype);
-        for (int d = 0; d < (t != NULL ? t->ndim : 2); d++)
-            bytes *= (size_t)(t != NULL ? t->shape[d] : shape[i][d]);
-        char *data = malloc(bytes + 1);
-        if (t != NULL) {
-            CHECK_OK(sheaf__torch_read(file, t, data, bytes));
-            for (size_t k = 0; how->by_hand && adapted(names[i]) && k < bytes / 2; k++)
-                memcpy(data + 2 * k, &(uint16_t){ 0x3f80 }, 2);
-        } else {
-            const bool a = strstr(names[i], ".matrix_A") != NULL,
-                       dense = strstr(names[i], ".dense.") != NULL;
-            const bool copy =
-                a ? !dense : dense; /* else it is cut, and each part has another piece */
-            fill(data, m->dtype, how, names[i],
-                 made_key(names[i], m->seed + (copy && !how->drift ? 0 : (uint64_t)rank)),
-                 shape[i][0] * shape[i][1], shape[i][1]);
-        }
-        CHECK_OK(sheaf__torch_write(writer, i, 0, data, (int64_t)bytes));
-        free(data);
-    }
-    CHECK_OK(sheaf__torch_finish(writer));
-    sheaf__pickle_free(doc);
+    made_end(f, to);
     sheaf__torch_close(file);
-    free(names);
-    free(shape);
 }
 
 static const char *make_lora(made *m, const lora *how, int ways)

@@ -1,7 +1,6 @@
 /* sat_test.c - SAT checkpoints as they are found: whole, scattered over stamped folders, and
  * broken. */
 #include "tests/made_sat.h"
-#include "tests/pickle_made.h"
 
 #include <jansson.h>
 #include <unistd.h>
@@ -799,51 +798,27 @@ static void rewrite_without(const char *path, const char *drop, const char *stra
                             int64_t iteration, int64_t ways)
 {
     sheaf_torch *file = NULL;
-    sheaf_pickle_doc *doc = NULL;
-    sheaf_torch_writer *writer = NULL;
+    made_file *f = made_begin();
     CHECK_OK(sheaf__torch_open(&file, path));
-    CHECK_OK(sheaf__pickle_new(&doc));
     const sheaf_pickle *was = sheaf__pickle_get(file->doc->root, "module");
-    sheaf_pickle *root = sheaf__pickle_make(doc, SHEAF_PICKLE_DICT),
-                 *module = sheaf__pickle_make(doc, SHEAF_PICKLE_DICT);
-    int64_t n = 0, *kept = calloc((size_t)sheaf__pickle_count(was), sizeof *kept);
+    sheaf_pickle *module = made_set(f, f->root, "module", SHEAF_PICKLE_DICT);
     for (int64_t i = 0; i < sheaf__pickle_count(was); i++) {
         const char *name = sheaf__pickle_text(sheaf__pickle_key(was, i));
-        const sheaf_pickle_tensor *t = sheaf__pickle_tensor(file->doc, sheaf__pickle_value(was, i));
-        if (drop != NULL && strcmp(drop, name) == 0)
-            continue;
-        sheaf__pickle_set(doc, module, name,
-                          sheaf__pickle_make_tensor(doc, t->dtype, t->ndim, t->shape));
-        kept[n++] = i;
+        if (drop == NULL || strcmp(drop, name) != 0)
+            made_copy(f, module, name, file,
+                      sheaf__pickle_tensor(file->doc, sheaf__pickle_value(was, i)));
     }
     if (stranger != NULL)
-        sheaf__pickle_set(doc, module, stranger,
-                          sheaf__pickle_make_tensor(doc, SHEAF_F32, 1, (int64_t[]){ 2 }));
-    sheaf__pickle_set(doc, root, "module", module);
+        sheaf__pickle_set(f->doc, module, stranger,
+                          made_put(f, SHEAF_F32, 1, (int64_t[]){ 2 }, calloc(2, 4)));
     if (iteration >= 0)
-        sheaf__pickle_set(doc, root, "iteration", sheaf__pickle_make_int(doc, iteration));
+        made_set_int(f, f->root, "iteration", iteration);
     if (ways > 0)
-        sheaf__pickle_set(doc, root, "mp_world_size", sheaf__pickle_make_int(doc, ways));
-    sheaf__pickle_set(doc, root, "optimizer", sheaf__pickle_make_none(doc));
-    CHECK_OK(sheaf__pickle_made(doc, root));
-    CHECK_OK(sheaf__torch_begin(&writer, at("rewritten"), doc));
-    for (int64_t i = 0; i < n + (stranger != NULL); i++) {
-        const sheaf_pickle_tensor *t =
-            i == n ? NULL : sheaf__pickle_tensor(file->doc, sheaf__pickle_value(was, kept[i]));
-        size_t bytes = i == n ? 8 : sheaf_dtype_bytes(t->dtype);
-        for (int d = 0; t != NULL && d < t->ndim; d++)
-            bytes *= (size_t)t->shape[d];
-        char *data = calloc(1, bytes + 1);
-        if (t != NULL)
-            CHECK_OK(sheaf__torch_read(file, t, data, bytes));
-        CHECK_OK(sheaf__torch_write(writer, i, 0, data, (int64_t)bytes));
-        free(data);
-    }
-    CHECK_OK(sheaf__torch_finish(writer));
-    sheaf__pickle_free(doc);
+        made_set_int(f, f->root, "mp_world_size", ways);
+    made_set(f, f->root, "optimizer", SHEAF_PICKLE_NONE);
+    made_end(f, at("rewritten"));
     sheaf__torch_close(file);
     CHECK_OK(sheaf__rename(at("rewritten"), path));
-    free(kept);
 }
 
 static void rewrite(const char *path, const char *stranger, int64_t iteration, int64_t ways)
