@@ -11,6 +11,7 @@
 #include "tests/files.h"
 #include "tests/golden.h"
 #include "tests/sources.h"
+#include "tests/put_tensors.h"
 #include "train/usage.h"
 #include "train/train.h"
 
@@ -43,7 +44,6 @@ static void make_data(const char *path, int vocab)
     const sheaf_safetensors_spec spec[] = { { "attention_mask", SHEAF_I32, 2, { ROWS, LENGTH } },
                                             { "input_ids", SHEAF_I32, 2, { ROWS, LENGTH } },
                                             { "labels", SHEAF_I32, 2, { ROWS, LENGTH } } };
-    sheaf_safetensors_writer *file = NULL;
     int32_t mask[ROWS * LENGTH], ids[ROWS * LENGTH], labels[ROWS * LENGTH];
     for (int i = 0; i < ROWS * LENGTH; i++) {
         const int row = i / LENGTH, t = i % LENGTH;
@@ -51,11 +51,7 @@ static void make_data(const char *path, int vocab)
         ids[i] = mask[i] ? 3 + (i * i * 7 + row) % (vocab - 3) : 0;
         labels[i] = mask[i] && t > row ? ids[i] : -100;
     }
-    CHECK_OK(sheaf__safetensors_begin(&file, path, spec, 3, NULL, 0));
-    CHECK_OK(sheaf__safetensors_write(file, 0, 0, mask, sizeof mask));
-    CHECK_OK(sheaf__safetensors_write(file, 1, 0, ids, sizeof ids));
-    CHECK_OK(sheaf__safetensors_write(file, 2, 0, labels, sizeof labels));
-    CHECK_OK(sheaf__safetensors_finish(file));
+    put_tensors(path, spec, 3, (const void *const[]){ mask, ids, labels });
 }
 
 /* A run as sheaf_train() makes it. */

@@ -3,6 +3,7 @@
 #include "tests/files.h"
 #include "tests/golden.h"
 #include "tests/pickled.h"
+#include "tests/put_tensors.h"
 
 #include <unistd.h>
 
@@ -202,20 +203,15 @@ TEST(test_convert__what_is_no_single_adapter_is_refused)
         { "model.embed_tokens.token_adapter.trainable_tokens_delta.default", "rows of tokens" },
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        static const float x[4];
         const sheaf_safetensors_spec spec[] = {
             { "model.layers.0.self_attn.q_proj.base_layer.weight", SHEAF_F32, 2, { 2, 2 } },
             { "model.layers.0.self_attn.q_proj.lora_A.default.weight", SHEAF_F32, 2, { 1, 2 } },
             { "model.layers.0.self_attn.q_proj.lora_B.default.weight", SHEAF_F32, 2, { 2, 1 } },
             { cases[i].name, SHEAF_F32, 2, { 1, 2 } },
         };
-        sheaf_safetensors_writer *w = NULL;
         sheaf_weights_convert_report r;
         CHECK_OK(sheaf__make_dirs(at("two")));
-        CHECK_OK(sheaf__safetensors_begin(&w, at("two/model.safetensors"), spec, 4, NULL, 0));
-        for (int k = 0; k < 4; k++)
-            CHECK_OK(sheaf__safetensors_write(w, k, 0, x, k == 0 ? 16 : 8));
-        CHECK_OK(sheaf__safetensors_finish(w));
+        put_tensors(at("two/model.safetensors"), spec, 4, NULL);
         sheaf_verify_report v;
         CHECK_OK(sheaf_verify(&v, at("two"), &(sheaf_weights_verify_options){ 0 }));
         const sheaf_finding *f = sheaf__catalog_finding(v.catalog, "unmerged");

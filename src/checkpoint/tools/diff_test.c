@@ -2,6 +2,7 @@
 #include "tests/faults/tiny_state.h"
 #include "tests/files.h"
 #include "tests/golden.h"
+#include "tests/put_tensors.h"
 
 #include <unistd.h>
 
@@ -87,14 +88,7 @@ static const char *write_file(const char *name, const sheaf_safetensors_spec *sp
                               const void *const *data)
 {
     const char *path = at(name);
-    sheaf_safetensors_writer *w;
-    CHECK_OK(sheaf__safetensors_begin(&w, path, specs, n, NULL, 0));
-    for (int i = 0; i < n; i++) {
-        int64_t bytes;
-        CHECK_OK(sheaf__safetensors_bytes(&bytes, &specs[i]));
-        CHECK_OK(sheaf__safetensors_write(w, i, 0, data[i], bytes));
-    }
-    CHECK_OK(sheaf__safetensors_finish(w));
+    put_tensors(path, specs, n, data);
     return path;
 }
 

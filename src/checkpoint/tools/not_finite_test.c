@@ -1,6 +1,7 @@
 /* not_finite_test.c - what `sheaf verify` counts as NaN and as infinite, in every dtype that has
  * them. */
 #include "tests/files.h"
+#include "tests/put_tensors.h"
 
 #include "checkpoint/tools/verify.h"
 #include "formats/safetensors.h"
@@ -37,13 +38,10 @@ TEST(test_verify__counts_what_is_not_finite)
         const size_t size = sheaf_dtype_bytes(cases[i].dtype);
         const sheaf_safetensors_spec spec = { "x", cases[i].dtype, 1, { N } };
         const char *path = at("x.safetensors"), *found = NULL;
-        sheaf_safetensors_writer *file = NULL;
         char bytes[N * 8];
         for (size_t k = 0; k < N; k++)
             memcpy(bytes + k * size, &cases[i].number[k], size); /* little endian */
-        CHECK_OK(sheaf__safetensors_begin(&file, path, &spec, 1, NULL, 0));
-        CHECK_OK(sheaf__safetensors_write(file, 0, 0, bytes, (int64_t)(N * size)));
-        CHECK_OK(sheaf__safetensors_finish(file));
+        put_tensors(path, &spec, 1, (const void *const[]){ bytes });
         sheaf_verify_report report;
         CHECK_OK(sheaf_verify(&report, path, &(sheaf_weights_verify_options){ .threads = 1 }));
         for (int64_t k = 0; k < report.catalog->nfindings; k++)

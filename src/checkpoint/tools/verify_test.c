@@ -2,6 +2,7 @@
 #include "tests/files.h"
 #include "tests/findings.h"
 #include "tests/golden.h"
+#include "tests/put_tensors.h"
 
 #include <sys/stat.h>
 
@@ -94,21 +95,15 @@ TEST(test_model__every_dtype_is_judged)
                                                      { "model.layers.0.self_attn.q_proj.weight",
                                                        "model.layers.0.mlp.gate_proj.weight" } };
             char numbers[512];
-            sheaf_safetensors_writer *w = NULL;
             const sheaf_safetensors_spec spec[2] = {
                 { names[known][0], (sheaf_dtype)d, 2, { 8, 8 } },
                 { names[known][1], SHEAF_F32, 2, { 8, 8 } }
             };
-            int64_t bytes;
             memset(numbers, 1, sizeof numbers);
             CHECK_OK(sheaf__remove_tree(at("m")));
             CHECK_OK(sheaf__make_dirs(at("m")));
-            CHECK_OK(sheaf__safetensors_begin(&w, at("m/model.safetensors"), spec, 2, NULL, 0));
-            for (int i = 0; i < 2; i++) {
-                CHECK_OK(sheaf__safetensors_bytes(&bytes, &spec[i]));
-                CHECK_OK(sheaf__safetensors_write(w, i, 0, numbers, bytes));
-            }
-            CHECK_OK(sheaf__safetensors_finish(w));
+            put_tensors(at("m/model.safetensors"), spec, 2,
+                        (const void *const[]){ numbers, numbers });
             const bool runs = d == SHEAF_F32 || d == SHEAF_BF16 || d == SHEAF_F16;
             if (known || sheaf_dtype_bytes((sheaf_dtype)d) > 0)
                 check_verdict(sheaf_dtype_name((sheaf_dtype)d), at("m"),
