@@ -527,7 +527,7 @@ sheaf_status *sheaf__build_table(sheaf__model *m, sheaf__table *table, const she
     if (st != NULL || (table->trained != NULL && !m->trained->divided))
         return st;
     int64_t rows = 0;
-    for (int64_t s = m->context->own.begin; s < m->context->own.end; s++)
+    for (int64_t s = m->context->own.begin; s < m->context->own.end && table->trained != NULL; s++)
         rows += sheaf_cut_slice_rows(&t->cut, (int)s);
     if (table->trained != NULL)
         return take(m, &table->rows, t->name,
@@ -540,7 +540,7 @@ sheaf_status *sheaf__build_table(sheaf__model *m, sheaf__table *table, const she
         return NULL;
     }
     void *print = NULL;
-    st = take_host(m, &print, t->name, (size_t)rows * sizeof *table->stored.print);
+    st = take_host(m, &print, t->name, (size_t)table->vocab * sizeof *table->stored.print);
     table->stored = (sheaf__stored_rows){ .name = t->name, .width = t->shape[1], .print = print };
     return st;
 }

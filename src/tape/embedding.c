@@ -101,7 +101,6 @@ typedef struct reading {
     const sheaf__context *c;
     const sheaf__table *table;
     const int32_t *ids;
-    sheaf__pieces pieces;
     void *x;
     sheaf__lowest failed;
 } reading;
@@ -112,9 +111,8 @@ static void read_rows(void *arg, int64_t begin, int64_t end, int worker)
     const sheaf__context *c = a->c;
     sheaf_status *st = NULL;
     for (int64_t r = begin; r < end && st == NULL; r++) {
-        if (sheaf__pieces_find(&a->pieces, a->ids[r]) >= 0)
-            st = sheaf__stored_row(sheaf__at(a->x, r * a->table->width, c->dtype), c,
-                                   &a->table->stored, a->ids[r], c->device->scratch[worker]);
+        st = sheaf__stored_row(sheaf__at(a->x, r * a->table->width, c->dtype), c, &a->table->stored,
+                               a->ids[r], c->device->scratch[worker]);
         if (st != NULL)
             sheaf__lowest_note(&a->failed, r, st);
     }
@@ -123,9 +121,7 @@ static void read_rows(void *arg, int64_t begin, int64_t end, int worker)
 static sheaf_status *stored_rows(const sheaf__context *c, const embedding_params *p)
 {
     const size_t bytes = (size_t)(p->x->rows * p->x->cols) * sheaf_dtype_bytes(c->dtype);
-    reading a = {
-        .c = c, .table = p->table, .ids = p->in->host.ids, .pieces = pieces_of(c, p->table)
-    };
+    reading a = { .c = c, .table = p->table, .ids = p->in->host.ids };
     sheaf_status *st = sheaf__borrow(&a.x, c->device, p->x->data, bytes, false);
     if (a.x != NULL) {
         sheaf__lowest_begin(&a.failed);
@@ -142,7 +138,8 @@ static sheaf_status *embedding_forward(sheaf__tape *tape, sheaf__op *op)
     const sheaf__context *c = sheaf__tape_context(tape);
     const sheaf__tokens tokens = tokens_of(p);
     sheaf__pieces pieces = pieces_of(c, t);
-    sheaf_status *st = NULL;
+    if (t->stored.print != NULL) /* every rank reads all of them */
+        return stored_rows(c, p);
     if (t->trained != NULL && t->rows == NULL && !t->panels) {
         for (int i = 0; i < pieces.count; i++)
             pieces.at[i] = t->trained->master[c->own.begin + i];
@@ -150,15 +147,13 @@ static sheaf_status *embedding_forward(sheaf__tape *tape, sheaf__op *op)
     } else if (t->packed != NULL) {
         sheaf__op_packed_rows(c->device, p->x->data, c->dtype, t->packed + c->own.begin, &pieces,
                               tokens);
-    } else if (t->stored.print != NULL) {
-        st = stored_rows(c, p);
     } else {
         const sheaf__pieces whole = { 1,
                                       { pieces.begin[0], pieces.begin[pieces.count] },
                                       { t->rows } };
         sheaf__op_table_rows(c->device, p->x->data, c->dtype, &whole, c->dtype, t->width, tokens);
     }
-    return TRY(st, select_rows(c, p, p->x));
+    return select_rows(c, p, p->x);
 }
 
 void sheaf__table_refresh(sheaf__context *c, const sheaf__table *t)

@@ -92,11 +92,14 @@ static sheaf_status *norm_backward(sheaf__tape *tape, sheaf__op *op)
     return st;
 }
 
+/* ahead: without a backward pass. */
 static sheaf__value *record_norm(sheaf__tape *tape, sheaf__value *x, sheaf__norm *norm,
-                                 const sheaf__linear *like)
+                                 const sheaf__linear *like, bool ahead)
 {
     const int64_t heads = x->cols / norm->width;
-    const bool flows = x->needs_grad || norm->trained != NULL;
+    const bool flows = (x->needs_grad || norm->trained != NULL) && !ahead;
+    sheaf__value *all =
+        x->all_ahead == NULL ? NULL : record_norm(tape, x->all_ahead, norm, NULL, true);
     sheaf__op *op = sheaf__tape_op(tape, norm->name, norm_forward, flows ? norm_backward : NULL,
                                    sizeof(norm_params));
     norm_params *p = op->params;
@@ -106,6 +109,7 @@ static sheaf__value *record_norm(sheaf__tape *tape, sheaf__value *x, sheaf__norm
                         sheaf__tape_like(tape, x, norm->name, x->cols, x->dtype),
                         sheaf__tape_like(tape, x, "norm scale", heads, SHEAF_F32),
                         heads };
+    p->y->all_ahead = all;
     if (norm->trained == NULL && like == NULL) /* row by row */
         p->y->grad_rows = x->grad_rows;
     op->cheap = op->remakes = like == NULL;
@@ -116,13 +120,13 @@ static sheaf__value *record_norm(sheaf__tape *tape, sheaf__value *x, sheaf__norm
 
 sheaf__value *sheaf__record_rmsnorm(sheaf__tape *tape, sheaf__value *x, sheaf__norm *norm)
 {
-    return record_norm(tape, x, norm, NULL);
+    return record_norm(tape, x, norm, NULL, false);
 }
 
 sheaf__value *sheaf__record_head_norm(sheaf__tape *tape, sheaf__value *x, sheaf__norm *norm,
                                       const sheaf__linear *like)
 {
-    return record_norm(tape, x, norm, like);
+    return record_norm(tape, x, norm, like, false);
 }
 
 void sheaf__norm_refresh(sheaf__context *c, sheaf__norm *norm)

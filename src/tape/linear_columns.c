@@ -73,7 +73,9 @@ static sheaf_status *read_begin(read_rows *r, sheaf__context *c, const columns_p
     const int64_t m = all ? sheaf__all_rows(p->x) : sheaf__rows_present(p->x), in = p->x->cols;
     sheaf_status *st = NULL;
     *r = (read_rows){ .x = p->x->data };
-    if (all && p->x->shards != NULL) {
+    if (all && p->x->all_ahead != NULL && p->x->all_ahead->data != NULL) {
+        r->x = p->x->all_ahead->data;
+    } else if (all && p->x->shards != NULL) {
         st = sheaf__gather_shards(&r->all, c, p->x, p->x->data);
         r->x = r->all;
     }
@@ -499,6 +501,8 @@ void sheaf__record_columns(sheaf__tape *tape, sheaf__value **y, sheaf__value *x,
     p->blocks = p->keeps && sums_blocks(sheaf__tape_context(tape), p);
     const bool flows = trains || x->needs_grad;
     sheaf__op_arg(op, x, SHEAF__READ | SHEAF__GRAD_WRITE | (p->keeps ? SHEAF__KEEP_NEAR : 0));
+    if (x->all_ahead != NULL)
+        sheaf__op_arg(op, x->all_ahead, SHEAF__READ | SHEAF__ONCE);
     for (int i = 0; i < n; i++) {
         const sheaf__linear *l = linear[i];
         y[i] = p->y[i] = whole_like(tape, x, l->name, columns_of(l), x->dtype);

@@ -130,6 +130,7 @@ static sheaf__value *record(sheaf__tape *tape, sheaf__op_fn *forward, sheaf__op_
                                    sizeof(shard_params));
     sheaf__value *y = sheaf__tape_like(tape, x, x->name, x->cols, x->dtype);
     sheaf__value_shard(y, shards);
+    y->all_ahead = shards == NULL ? NULL : x;
     *(shard_params *)op->params = shards == NULL ? (shard_params){ y, x } : (shard_params){ x, y };
     return sheaf__op_makes(op, y, x, 0);
 }

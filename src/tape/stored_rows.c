@@ -17,7 +17,7 @@ sheaf_status *sheaf__stored_row(void *x, const sheaf__context *c, const sheaf__s
     if (st != NULL)
         return sheaf_in(st, "row %" PRId64 ", which a token needs", row);
     const size_t bytes = (size_t)t->width * sheaf_dtype_bytes(t->dtype);
-    if (sheaf__row_hash(scratch, bytes) != t->print[row - t->first]) {
+    if (sheaf__row_hash(scratch, bytes) != t->print[row]) {
         st = sheaf_fail(SHEAF_E_FORMAT, "row %" PRId64 ", which a token needs", row);
         sheaf_expected(st, "the model's files as they were when it was loaded");
         sheaf_found(st, "other bytes: a file of the model was changed, or is read wrongly");

@@ -12,15 +12,14 @@ typedef struct sheaf__stored_rows {
     const char *name;     /* of the tensor [vocab, width]; borrowed */
     int64_t width;
     sheaf_dtype dtype; /* as stored */
-    int64_t first;     /* owned rows are first, first + 1, ... */
-    uint64_t *print;   /* of each owned row, when the model was loaded */
+    uint64_t *print;   /* of each row, when the model was loaded */
     bool finite;       /* all owned rows, in the compute dtype */
 } sheaf__stored_rows;
 
 /* sheaf__row_hash - the hash of a row's bytes: the lower half of XXH3-128. */
 uint64_t sheaf__row_hash(const void *row, size_t bytes);
 
-/* sheaf__stored_row - x, the host's = row `row`, rounded to the compute dtype; an owned one.
+/* sheaf__stored_row - x, the host's = row `row`, rounded to the compute dtype.
  * Thread-safe.
  *   scratch  as many bytes as a row takes in the files
  * SHEAF_E_IO, SHEAF_E_FORMAT: it cannot be read, or is not what it was. The op names the tensor. */

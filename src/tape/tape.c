@@ -139,6 +139,8 @@ void sheaf__op_arg(sheaf__op *op, sheaf__value *value, unsigned use)
     if (use & SHEAF__MAKE)
         value->maker = op;
     value->changed = value->changed || (use & SHEAF__CHANGE) != 0;
+    if (use & SHEAF__CHANGE)
+        value->all_ahead = NULL;
     value->near = value->near || (use & SHEAF__NEAR) != 0;
     value->exact = value->exact || (use & SHEAF__KEEP_NEAR) == SHEAF__KEEP;
     value->readers += (use & (SHEAF__READ | SHEAF__CHANGE | SHEAF__KEEP)) != 0;

@@ -119,6 +119,9 @@ typedef struct sheaf__value {
     /* Of a value whose rows are divided over the ranks, of which this one has `rows` (shards.h):
      * which are whose. NULL: it has all. */
     const struct sheaf__row_shards *shards;
+    /* And one that has all rows, while only ops of the forward pass have read it: no gather makes
+     * them then. NULL: none has. */
+    struct sheaf__value *all_ahead;
     sheaf__grad_rows grad_rows; /* list NULL: all */
     sheaf_dtype dtype;
     bool needs_grad;
@@ -169,6 +172,7 @@ enum {
                           KEEP and TAKES */
     SHEAF__NEAR = 256, /* with KEEP: of an activation, which may come back rounded */
     SHEAF__KEEP_NEAR = SHEAF__KEEP | SHEAF__NEAR,
+    SHEAF__ONCE = 512, /* with READ: not when a segment is run again */
 };
 
 #define SHEAF__MAX_ARGS 16

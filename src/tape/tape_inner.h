@@ -55,6 +55,8 @@ static inline sheaf__arg sheaf__step_arg(const sheaf__step *s, int a)
     sheaf__arg arg = op->arg[at];
     if (s->maker != NULL && a == 0)
         arg.use &= ~(unsigned)SHEAF__KEEP; /* it is made within */
+    if (s->again && (arg.use & SHEAF__ONCE))
+        arg.use &= ~(unsigned)SHEAF__READ;
     return arg;
 }
 
