@@ -472,7 +472,7 @@ void sheaf__decoder_record(sheaf__model *m, sheaf__tape *tape, sheaf__value *x, 
         sheaf__record_remote_head(tape, rows, m->schema->config.vocab, of->head);
         return;
     }
-    x = sheaf__record_whole(tape, sheaf__record_rmsnorm(tape, x, &m->norm));
+    x = sheaf__record_rmsnorm(tape, x, &m->norm);
     sheaf__stage(of, tape, "final_norm", -1, SHEAF__TEXT, x);
     if (m->divide > 0)
         x = sheaf__record_divide(tape, x, m->divide);

@@ -33,15 +33,20 @@ typedef struct block {
         int32_t *label, *at; /* as the device has them */
         float *weight;
     } list;
-    sheaf__value x_value, h_value; /* x, with dx, and h as values */
-    void *x;                       /* [n, hidden] gathered */
-    void *h;                       /* [n, rank] LoRA's inner value or NULL */
-    float *logits;                 /* [n, owned] */
-    void *dlogits;                 /* [n, owned] compute dtype */
-    void *dx;                      /* [n, hidden] */
-    float *max, *target;           /* [n] */
-    float *sums;                   /* [slices, n] per-slice sums; the total ends in *total */
-    float *logit_sums; /* [slices, n] the same of the logits themselves, for smoothing */
+    /* All rows of x. Where they are divided this is scratch memory, and this rank's roots of the
+     * sum over slices of their gradient, dense, of the rows taken, come to lie there: the first in
+     * place of rows that were read. */
+    void *all_rows;
+    float *root[SHEAF_MAX_SLICES], *now[SHEAF_MAX_SLICES]; /* and of this block */
+    sheaf__value x_value, h_value;                         /* x, with dx, and h as values */
+    void *x;                                               /* [n, hidden] gathered */
+    void *h;             /* [n, rank] LoRA's inner value or NULL */
+    float *logits;       /* [n, owned] */
+    void *dlogits;       /* [n, owned] compute dtype */
+    void *dx;            /* [n, hidden] */
+    float *max, *target; /* [n] */
+    float *sums;         /* [slices, n] per-slice sums; the total ends in *total */
+    float *logit_sums;   /* [slices, n] the same of the logits themselves, for smoothing */
     float *total, *logit_total;
     float *first; /* [n] minus the column of the first largest logit, to judge */
     float *all;   /* gathered logits of all ranks, when wanted */
@@ -57,6 +62,8 @@ static void give_block(block *b)
                            b->sums,       b->logit_sums, b->first,       b->all };
     for (size_t i = 0; i < sizeof held / sizeof *held; i++)
         sheaf__free(b->c, held[i]);
+    for (int i = 0; i < SHEAF_MAX_SLICES; i++)
+        sheaf__free(b->c, b->root[i]);
 }
 
 /* The softmax of one number is 1, so that with a label that counts 2 the gradient of cross-entropy
@@ -78,6 +85,12 @@ static float coldness(const sheaf__head_run *run)
     return (float)(1 / run->temperature);
 }
 
+/* Of all ranks together. */
+static int64_t rows_of(const head_params *p)
+{
+    return p->x->shards == NULL ? p->x->rows : p->x->shards->rows;
+}
+
 /* May the gradient of the logits lie where they do, as nothing reads them later? */
 static bool writes_over(const block *b)
 {
@@ -94,7 +107,7 @@ static int64_t candidates_of(const sheaf__head_run *run, int64_t rows)
 static int64_t most_rows(const head_params *p)
 {
     const int64_t n =
-        p->run->pick != NULL ? p->run->npick : sheaf__head_rows_count(p->x->rows, p->run);
+        p->run->pick != NULL ? p->run->npick : sheaf__head_rows_count(rows_of(p), p->run);
     return n < 1 ? 1 : n < SHEAF__HEAD_BLOCK ? n : SHEAF__HEAD_BLOCK;
 }
 
@@ -136,6 +149,85 @@ static sheaf_status *take_block(block *b, bool training, bool gathered)
     return st;
 }
 
+/* ---- rows that are divided ---- */
+
+/* Does the gradient wait for all blocks? */
+static bool waits(const block *b)
+{
+    return b->p->x->shards != NULL && b->p->dx != NULL;
+}
+
+static sheaf_status *take_all_rows(block *b)
+{
+    enum { ALIGN = 64 };
+    sheaf__context *c = b->c;
+    const sheaf__value *x = b->p->x;
+    const size_t n = (size_t)(sheaf__all_rows(x) * x->cols), one = sheaf_dtype_bytes(x->dtype),
+                 before = waits(b) ? (n * (sizeof(float) - one) + ALIGN - 1) / ALIGN * ALIGN : 0;
+    int own = 1;
+    b->all_rows = x->data;
+    if (x->shards == NULL)
+        return NULL;
+    if (waits(b))
+        sheaf_tree_own(&b->p->head->tree, c->rank, &own);
+    sheaf_status *st = sheaf__alloc(&b->root[0], c, before + n * one, SHEAF_MEM_EXCHANGE);
+    for (int i = 1; i < own; i++)
+        TRY(st, sheaf__alloc(&b->root[i], c, n * sizeof(float), SHEAF_MEM_EXCHANGE));
+    if (st != NULL)
+        return st;
+    b->all_rows = (char *)b->root[0] + before;
+    return sheaf__gather_shards_to(b->all_rows, c, x, x->data);
+}
+
+/* Those of the block's rows that are this rank's, by their number there. */
+static void keep_own(block *b)
+{
+    const sheaf__row_shards *shards = b->p->x->shards;
+    const int64_t begin = shards->first[b->c->rank], end = shards->first[b->c->rank + 1];
+    int64_t n = 0;
+    for (int64_t i = 0; i < b->n; i++)
+        if (b->at[i] >= begin && b->at[i] < end)
+            b->at[n++] = b->at[i] - (int32_t)begin;
+    b->n = n;
+}
+
+static int64_t next_block(block *b, const sheaf__head_run *run, int64_t i, int64_t candidates);
+
+/* The gradient of this rank's rows, of the roots of all. */
+static sheaf_status *sum_roots(block *b)
+{
+    sheaf__context *c = b->c;
+    const head_params *p = b->p;
+    const int64_t in = p->x->cols,
+                  candidates = p->run->unknown ? 0 : candidates_of(p->run, rows_of(p));
+    int64_t first[SHEAF_MAX_SLICES + 1] = { 0 };
+    for (int r = 1; r <= c->ranks && p->run->unknown; r++) /* each has a label */
+        first[r] = p->x->shards->first[r];
+    for (int64_t i = 0; i < candidates;) {
+        i = next_block(b, p->run, i, candidates);
+        for (int r = 1; r <= c->ranks; r++)
+            for (int64_t k = 0; k < b->n; k++)
+                first[r] += b->at[k] < p->x->shards->first[r];
+    }
+    sheaf__set_purpose(c, SHEAF__TRAFFIC_BACKWARD);
+    sheaf_status *st =
+        sheaf__sum_among(c, c->comm, &p->head->tree, b->root, first[c->ranks], in, first);
+    sheaf__set_purpose(c, SHEAF__TRAFFIC_FORWARD);
+    const float *sum = b->root[0] + first[c->rank] * in;
+    for (int64_t i = 0; i < candidates && st == NULL; sum += b->n * in) {
+        i = next_block(b, p->run, i, candidates);
+        keep_own(b);
+        if (b->n == 0)
+            continue;
+        st = sheaf__upload(c->device, b->list.at, b->at, (size_t)b->n * sizeof *b->at);
+        sheaf__op_finish(c->device, b->dx, sum, NULL, NULL, NULL, b->n, in, c->dtype);
+        sheaf__scatter(c, p->dx->data, b->dx,
+                       sheaf__row_map_listed(b->list.at, sheaf__rows_present(p->x)), b->n, in,
+                       false);
+    }
+    return st;
+}
+
 /* ---- one block ---- */
 
 static sheaf__logits logits_of(const block *b)
@@ -147,7 +239,7 @@ static sheaf__logits logits_of(const block *b)
 /* The block's rows in x, and in its gradient. */
 static sheaf__row_map rows_in_x(const block *b)
 {
-    return sheaf__row_map_listed(b->list.at, sheaf__rows_present(b->p->x));
+    return sheaf__row_map_listed(b->list.at, sheaf__all_rows(b->p->x));
 }
 
 static sheaf_status *block_logits(block *b)
@@ -161,6 +253,7 @@ static sheaf_status *block_logits(block *b)
                                  .data = b->x,
                                  .grad = b->dx,
                                  .needs_grad = b->p->x->needs_grad,
+                                 .roots = waits(b) ? b->now : NULL,
                                  .grad_fresh = true };
     b->h_value = (sheaf__value){ .rows = b->n, .cols = rank, .dtype = t, .data = b->h };
     sheaf__value y = { .rows = b->n, .cols = l->owned, .dtype = SHEAF_F32, .data = b->logits };
@@ -268,7 +361,7 @@ static sheaf_status *block_gradients(block *b)
     sheaf__set_purpose(c, SHEAF__TRAFFIC_BACKWARD);
     sheaf_status *st = sheaf__columns_backward(c, &y, &b->x_value, &b->h_value, b->p->head);
     sheaf__set_purpose(c, SHEAF__TRAFFIC_FORWARD);
-    if (st == NULL && b->p->x->needs_grad)
+    if (st == NULL && b->p->x->needs_grad && !waits(b))
         sheaf__scatter(c, b->p->dx->data, b->dx, rows_in_x(b), b->n, l->in, false);
     return st;
 }
@@ -349,7 +442,7 @@ static sheaf_status *run_block(sheaf__tape *tape, block *b, bool training, bool 
     sheaf_status *st = sheaf__upload(b->c->device, b->list.label, b->label, bytes);
     TRY(st, sheaf__upload(b->c->device, b->list.at, b->at, bytes));
     if (st == NULL)
-        sheaf__gather(b->c, b->x, b->p->x->data, rows_in_x(b), b->n, b->p->head->in, false);
+        sheaf__gather(b->c, b->x, b->all_rows, rows_in_x(b), b->n, b->p->head->in, false);
     TRY(st, block_logits(b));
     if (st == NULL)
         sheaf__tape_check_values(tape, b->logits, b->n * b->p->head->owned, SHEAF_F32);
@@ -365,6 +458,8 @@ static sheaf_status *run_block(sheaf__tape *tape, block *b, bool training, bool 
         TRY(st, run->weigh(run->self));
     if (st == NULL && training) {
         set_weights(b);
+        for (int r = 0; r < SHEAF_MAX_SLICES && b->root[r] != NULL; r++)
+            b->now[r] = b->root[r] + done * b->p->head->in;
         st = sheaf__upload(b->c->device, b->list.weight, b->weight, bytes);
         TRY(st, block_gradients(b));
     }
@@ -404,7 +499,7 @@ static int64_t next_block(block *b, const sheaf__head_run *run, int64_t i, int64
 static sheaf_status *run_blocks(bool *late, sheaf__tape *tape, block *b)
 {
     sheaf__head_run *run = b->p->run;
-    const int64_t candidates = candidates_of(run, b->p->x->rows);
+    const int64_t candidates = candidates_of(run, rows_of(b->p));
     const bool follow = *late;
     int64_t done = 0;
     sheaf_status *st = NULL;
@@ -433,6 +528,7 @@ static sheaf_status *head_forward(sheaf__tape *tape, sheaf__op *op)
     bool late = p->training && run->weigh != NULL;
     block b = { .c = c, .p = p };
     sheaf_status *st = take_block(&b, p->training, run->take != NULL);
+    TRY(st, take_all_rows(&b));
     if (p->dx != NULL)
         sheaf__op_zero(c->device, p->dx->data, sheaf__rows_present(p->x) * p->x->cols, c->dtype);
     TRY(st, run_blocks(&late, tape, &b));
@@ -441,7 +537,9 @@ static sheaf_status *head_forward(sheaf__tape *tape, sheaf__op *op)
         st = run->weigh(run->self);
         TRY(st, run_blocks(&late, tape, &b));
     }
-    TRY(st, give_loss(c, run, p->x->rows));
+    if (waits(&b))
+        TRY(st, sum_roots(&b));
+    TRY(st, give_loss(c, run, rows_of(p)));
     give_block(&b);
     return st;
 }

@@ -51,9 +51,10 @@ typedef struct sheaf__head_run {
     int64_t correct; /* labelled rows whose first largest logit is the label */
 } sheaf__head_run;
 
-/* sheaf__record_head - x [rows, hidden]; `run` is borrowed and read when the tape runs. place
- * [rows], the host's: which row of x each row is, where x has not all (tape/head_rows.h); NULL: x
- * has. */
+/* sheaf__record_head - x [rows, hidden], which may be divided: then its gradient goes to the ranks
+ * of its rows in one exchange behind all blocks. `run` is borrowed and read when the tape runs.
+ * place [rows], the host's: which row of x each row is, where x has not all (tape/head_rows.h);
+ * NULL: x has. */
 void sheaf__record_head(sheaf__tape *tape, sheaf__value *x, sheaf__linear *head,
                         sheaf__head_run *run, const int32_t *place);
 /* sheaf__record_remote_head - the same where another stage holds the head: `take` gets the same

@@ -178,7 +178,7 @@ static sheaf_status *sum_job(sheaf__context *c, sheaf__batch *b, const sheaf__pr
 sheaf_status *sheaf__batch_finish_tree(sheaf__context *c, sheaf__batch *b, const sheaf_tree *tree,
                                        bool whole, int64_t m, int64_t n, void *y, sheaf_dtype out,
                                        const float *bias, const void *residual,
-                                       const sheaf__row_shards *shards)
+                                       const sheaf__row_shards *shards, float *const *roots)
 {
     int own;
     sheaf_tree_own(tree, c->rank, &own);
@@ -203,6 +203,12 @@ sheaf_status *sheaf__batch_finish_tree(sheaf__context *c, sheaf__batch *b, const
         job.residual = residual;
         job.ldr = n;
         sheaf__products(c->device, &job, 1);
+        b->nterms = 0;
+        return NULL;
+    }
+    if (roots != NULL) {
+        if (own > 0)
+            run_rows(c, b, &job, roots, m);
         b->nterms = 0;
         return NULL;
     }

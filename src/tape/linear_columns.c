@@ -320,7 +320,7 @@ static sheaf_status *columns_dx(sheaf__context *c, const columns_params *p,
         }
     }
     return sheaf__batch_finish_tree(c, b, &first->tree, first->whole, from->m, in, dx, c->dtype,
-                                    NULL, NULL, p->x->shards);
+                                    NULL, NULL, p->x->shards, p->x->roots);
 }
 
 /* Rows of `from` that `map` names, side by side, in scratch memory. */

@@ -53,13 +53,14 @@ void sheaf__batch_run(sheaf__context *c, sheaf__batch *b);
 
 /* A product whose slices meet in the tree, for this rank alone or with the others: begin, then each
  * slice and its terms, then finish; y in `out`. Every rank must finish. Of rows that are divided y
- * and the residual are this rank's. */
+ * and the residual are this rank's. roots: this rank's subtrees of the sum end there in place of
+ * that; NULL: they do not. */
 void sheaf__batch_begin_tree(sheaf__batch *b);
 void sheaf__batch_slice(sheaf__batch *b, int slice);
 sheaf_status *sheaf__batch_finish_tree(sheaf__context *c, sheaf__batch *b, const sheaf_tree *tree,
                                        bool whole, int64_t m, int64_t n, void *y, sheaf_dtype out,
                                        const float *bias, const void *residual,
-                                       const sheaf__row_shards *shards);
+                                       const sheaf__row_shards *shards, float *const *roots);
 
 /* LoRA's inner values of one op, g backward or h forward, share one sum over slices: [m, width],
  * the ranks of its layers side by side. */

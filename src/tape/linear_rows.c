@@ -97,7 +97,7 @@ static sheaf_status *rows_forward(sheaf__tape *tape, sheaf__op *op)
     TRY(st, sheaf__batch_finish_tree(c, b, &layer->tree, false, m, layer->out,
                                      plain ? p->y->data : p->u->data, plain ? c->dtype : SHEAF_F32,
                                      plain ? layer->bias : NULL, plain ? residual : NULL,
-                                     p->y->shards));
+                                     p->y->shards, NULL));
     if (st == NULL && !plain)
         sheaf__dora_apply(c, layer, p->y->data, p->u->data, residual, sheaf__rows_present(p->y));
     sheaf__lora_back_free(c, &l);

@@ -58,8 +58,8 @@ static sheaf_status *gather(const sheaf__context *c, void *all, const sheaf__row
 }
 
 /* Into `all`; own rows are copied there first. */
-static sheaf_status *gather_into(const sheaf__context *c, void *all, const sheaf__value *v,
-                                 const void *own)
+sheaf_status *sheaf__gather_shards_to(void *all, const sheaf__context *c, const sheaf__value *v,
+                                      const void *own)
 {
     sheaf__op_convert(c->device, (char *)all + sheaf__first_row(c, v) * row_bytes(v), v->dtype, own,
                       v->dtype, sheaf__rows_present(v) * v->cols);
@@ -72,7 +72,7 @@ sheaf_status *sheaf__gather_shards(void **all, sheaf__context *c, const sheaf__v
     *all = NULL;
     sheaf_status *st =
         sheaf__alloc(all, c, (size_t)(sheaf__all_rows(v) * row_bytes(v)), SHEAF_MEM_EXCHANGE);
-    return TRY(st, gather_into(c, *all, v, own));
+    return TRY(st, sheaf__gather_shards_to(*all, c, v, own));
 }
 
 /* ---- from all rows to own ones, and back ---- */
@@ -102,7 +102,7 @@ static sheaf_status *take_backward(sheaf__tape *tape, sheaf__op *op)
     const shard_params *p = op->params;
     void *dx;
     sheaf_status *st = sheaf__gradient_begin(&dx, c, p->whole);
-    TRY(st, gather_into(c, dx, p->own, p->own->grad));
+    TRY(st, sheaf__gather_shards_to(dx, c, p->own, p->own->grad));
     sheaf__gradient_end(c, p->whole, dx, st == NULL);
     return st;
 }
@@ -110,7 +110,7 @@ static sheaf_status *take_backward(sheaf__tape *tape, sheaf__op *op)
 static sheaf_status *whole_forward(sheaf__tape *tape, sheaf__op *op)
 {
     const shard_params *p = op->params;
-    return gather_into(sheaf__tape_context(tape), p->whole->data, p->own, p->own->data);
+    return sheaf__gather_shards_to(p->whole->data, sheaf__tape_context(tape), p->own, p->own->data);
 }
 
 /* All ranks have the same gradient. */

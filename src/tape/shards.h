@@ -51,6 +51,10 @@ sheaf__value *sheaf__record_whole(sheaf__tape *tape, sheaf__value *x);
 sheaf_status *sheaf__gather_shards(void **all, sheaf__context *context, const sheaf__value *v,
                                    const void *own);
 
+/* sheaf__gather_shards_to - into `all`, the caller's. */
+sheaf_status *sheaf__gather_shards_to(void *all, const sheaf__context *context,
+                                      const sheaf__value *v, const void *own);
+
 /* sheaf__shard_blocks - first[r]: how many blocks lie before those of rank r, which has whole ones;
  * [ranks]: all. sheaf__shard_block - rows of this rank's i-th, counted from its first row. */
 void sheaf__shard_blocks(int64_t *first, const sheaf__context *context, const sheaf__value *x);

@@ -136,6 +136,9 @@ typedef struct sheaf__value {
     bool stored;       /* one of these, or both, is so now */
     void *shrunk;      /* 8 bits that do not leave; else NULL */
     void *data, *grad; /* NULL while not live; valid inside an op's function */
+    /* Of x in sheaf__columns_backward(): where this rank's roots of the gradient's sum over slices
+     * stay, which the caller sums; the gradient is not made then. NULL: it is. */
+    float *const *roots;
     bool live_data, live_grad,
         grad_fresh; /* fresh: allocated by this step, must be written, not added to */
     bool changed;   /* some op changes it in place */
