@@ -7,8 +7,9 @@
  *   by messages   shares travel (all to all), are combined, and the results travel back
  *                 (all gather), a bounded segment at a time: its results with the operands of
  *                 the next one, as every exchange waits for the slowest rank.
- * Where rows belong to ranks, each combines its own, and results stay where they are made. Of a
- * chain longer than one exchange they do, too, until its last. */
+ * Where rows belong to ranks, each combines its own, and results stay where they are made. By
+ * messages a chain goes from rank to rank instead: parts would travel one by one, as none but the
+ * first rank's may be added to each other beforehand. */
 #include <assert.h>
 
 #include "base/base.h"
@@ -33,8 +34,7 @@ typedef sheaf__combining_step step;
 typedef struct combine {
     add_fn *add;
     int operands, steps;
-    bool onto;                   /* operand 0 is what each rank has in its output */
-    int owner[SHEAF_MAX_SLICES]; /* rank that holds each other operand; ascending */
+    int owner[SHEAF_MAX_SLICES]; /* rank that holds each operand; ascending */
     step step[SHEAF_MAX_SLICES];
 } combine;
 
@@ -107,8 +107,7 @@ typedef struct division {
     int ranks;
     const int64_t *first; /* [ranks + 1] the first row of each, of `cols` elements; NULL: evenly */
     int64_t cols;
-    bool stays;      /* results stay with the rank that makes them */
-    int64_t segment; /* floats of one share of one message, at most */
+    bool stays; /* results stay with the rank that makes them */
 } division;
 
 static int64_t least_of(int64_t a, int64_t b)
@@ -129,10 +128,10 @@ static sheaf_range share_of(const division *d, int rank)
 /* Segments that a division travels in by messages. */
 static int64_t segments_of(const division *d)
 {
-    int64_t most = (d->n + d->segment * d->ranks - 1) / (d->segment * d->ranks);
+    int64_t most = (d->n + SEGMENT * d->ranks - 1) / (SEGMENT * d->ranks);
     for (int r = 0; r < d->ranks && d->first != NULL; r++) {
         const sheaf_range share = share_of(d, r);
-        const int64_t own = (share.end - share.begin + d->segment - 1) / d->segment;
+        const int64_t own = (share.end - share.begin + SEGMENT - 1) / SEGMENT;
         most = r == 0 || own > most ? own : most;
     }
     return most;
@@ -143,11 +142,11 @@ static sheaf_range segment_of(const division *d, int64_t segment, int rank)
 {
     if (d->first != NULL) {
         const sheaf_range share = share_of(d, rank);
-        return (sheaf_range){ least_of(share.begin + segment * d->segment, share.end),
-                              least_of(share.begin + (segment + 1) * d->segment, share.end) };
+        return (sheaf_range){ least_of(share.begin + segment * SEGMENT, share.end),
+                              least_of(share.begin + (segment + 1) * SEGMENT, share.end) };
     }
-    const int64_t base = segment * d->segment * d->ranks;
-    const division part = { .n = least_of(d->n - base, d->segment * d->ranks), .ranks = d->ranks };
+    const int64_t base = segment * SEGMENT * d->ranks;
+    const division part = { .n = least_of(d->n - base, SEGMENT * d->ranks), .ranks = d->ranks };
     const sheaf_range share = share_of(&part, rank);
     return (sheaf_range){ base + share.begin, base + share.end };
 }
@@ -202,33 +201,38 @@ static sheaf_status *combine_by(const sheaf_comm *comm, const combine *c, float 
     return sheaf__first_of(st, comm->mover->wait(comm->moved));
 }
 
+static sheaf_status *run_in_place(sheaf_comm *comm, in_place *job, const sheaf_comm_adder *how,
+                                  sheaf__comm_op op)
+{
+    const double began = sheaf__seconds();
+    const int64_t tasks = (job->share.end - job->share.begin + BLOCK - 1) / BLOCK;
+    sheaf_status *st = NULL;
+    if (comm->mover != NULL)
+        st = combine_by(comm, job->c, job->out, job->outputs, (const float *const *)job->operand,
+                        job->share);
+    else if (how->run != NULL && tasks > 1)
+        how->run(how->pool, tasks, in_place_task, job);
+    else
+        run_here(tasks, in_place_task, job);
+    sheaf__comm_count(comm, op)->summing += sheaf__seconds() - began;
+    return st;
+}
+
 /* Each rank has posted its output and its operands, in this order. */
 static sheaf_status *combine_in_place(sheaf_comm *comm, const combine *c, const division *d,
                                       const sheaf_comm_adder *how, sheaf__comm_op op)
 {
-    const double began = sheaf__seconds();
     in_place job = { .c = c,
                      .outputs = d->stays ? 1 : comm->ranks,
                      .share = share_of(d, comm->rank) };
-    int next = c->onto;
+    int next = 0;
     for (int r = 0; r < comm->ranks; r++) {
         const sheaf__move *posted = comm->transport->posted(comm, r);
         job.out[(r - comm->rank + comm->ranks) % comm->ranks] = posted[0].bytes;
         for (int i = 1; next < c->operands && c->owner[next] == r; i++)
             job.operand[next++] = posted[i].bytes;
     }
-    if (c->onto)
-        job.operand[0] = job.out[0];
-    const int64_t tasks = (job.share.end - job.share.begin + BLOCK - 1) / BLOCK;
-    sheaf_status *st = NULL;
-    if (comm->mover != NULL)
-        st =
-            combine_by(comm, c, job.out, job.outputs, (const float *const *)job.operand, job.share);
-    else if (how->run != NULL && tasks > 1)
-        how->run(how->pool, tasks, in_place_task, &job);
-    else
-        run_here(tasks, in_place_task, &job);
-    sheaf__comm_count(comm, op)->summing += sheaf__seconds() - began;
+    sheaf_status *st = run_in_place(comm, &job, how, op);
     return sheaf__first_of(st, sheaf__comm_collect(comm, op, NULL, 0));
 }
 
@@ -251,10 +255,9 @@ static void move_operands(flow *f, int64_t segment)
     const int ranks = f->comm->ranks, rank = f->comm->rank;
     const sheaf_range mine = segment_of(f->d, segment, rank);
     int nown = 0;
-    f->operand[0] = f->out + mine.begin;
-    for (int i = f->c->onto; i < f->c->operands; i++) {
+    for (int i = 0; i < f->c->operands; i++) {
         if (f->c->owner[i] != rank) {
-            float *place = f->staging + (int64_t)i * (f->d->segment + LINE);
+            float *place = f->staging + (int64_t)i * (SEGMENT + LINE);
             f->receive[f->nreceive++] =
                 (sheaf__move){ f->c->owner[i], place,
                                (size_t)(mine.end - mine.begin) * sizeof *place };
@@ -315,15 +318,15 @@ static int64_t exchanges_of(const division *d)
     return !d->stays || segments == 0 ? segments + 1 : segments;
 }
 
-static size_t staging_of(int operands, int64_t segment)
+static size_t staging_of(int operands)
 {
-    return (size_t)operands * (size_t)(segment + LINE);
+    return (size_t)operands * (size_t)(SEGMENT + LINE);
 }
 
 /* In memory of the processor; a mover's kernels read it, too. */
-static sheaf_status *reserve_staging(float **out, sheaf_comm *comm, int operands, int64_t segment)
+static sheaf_status *reserve_staging(float **out, sheaf_comm *comm, int operands)
 {
-    const size_t need = staging_of(operands, segment);
+    const size_t need = staging_of(operands);
     if (comm->mover != NULL) {
         sheaf_status *st = sheaf__comm_pin(comm, need * sizeof **out);
         *out = st == NULL ? (float *)((char *)comm->pinned + sheaf__comm_ring(comm)) : NULL;
@@ -348,7 +351,7 @@ static sheaf_status *combine_by_messages(sheaf_comm *comm, const combine *c, con
 {
     const int64_t segments = segments_of(d), exchanges = exchanges_of(d);
     float *staging;
-    sheaf_status *st = reserve_staging(&staging, comm, c->operands, d->segment);
+    sheaf_status *st = reserve_staging(&staging, comm, c->operands);
     for (int64_t i = 0; i < exchanges && st == NULL; i++) {
         flow f = { .comm = comm, .c = c, .d = d, .out = out, .own = own, .staging = staging };
         if (i < segments)
@@ -388,7 +391,7 @@ static void count_unsent(sheaf_comm *comm, const combine *c, const division *d, 
     sheaf__count *count = sheaf__comm_count(comm, op);
     const int64_t mine = summed_by(d, comm->rank);
     const bool all = !d->stays;
-    for (int i = c->onto; i < c->operands; i++)
+    for (int i = 0; i < c->operands; i++)
         own[c->owner[i]]++;
     for (int r = 0; r < comm->ranks; r++) {
         if (r == comm->rank)
@@ -420,8 +423,7 @@ static sheaf_status *combine_all(sheaf_comm *comm, const combine *c, const divis
     if (st != NULL)
         return st;
     if (counts_only) { /* the first was counted */
-        const size_t pins =
-            sheaf__comm_ring(comm) + staging_of(c->operands, d->segment) * sizeof(float);
+        const size_t pins = sheaf__comm_ring(comm) + staging_of(c->operands) * sizeof(float);
         comm->would_pin = pins > comm->would_pin ? pins : comm->would_pin;
         sheaf__comm_count(comm, op)->exchanges += (uint64_t)(exchanges_of(d) - 1);
         return NULL;
@@ -463,51 +465,155 @@ sheaf_status *sheaf_comm_sum(sheaf_comm *comm, const sheaf_tree *tree, float *ou
     sheaf__heading heading = { .op = SHEAF__OP_SUM,
                                .size = (uint64_t)rows * (uint64_t)cols * sizeof(float),
                                .digest = digest_tree(tree, rows, cols, first) };
-    const division d = { rows * cols, comm->ranks, first, cols, first != NULL, SEGMENT };
+    const division d = { rows * cols, comm->ranks, first, cols, first != NULL };
     return sheaf__comm_left(comm, combine_all(comm, &c, &d, out, roots, nown, adder, &heading));
 }
 
-/* Parts from `begin` on that one exchange takes, with their owners; returns their end. */
-static int64_t take_parts(combine *c, const int64_t *first, int ranks, int64_t begin, add_fn *add)
+/* ---- a chain ---- */
+
+/* The parts of each rank, as far as they can be reached. */
+typedef struct chain {
+    const int64_t *first;
+    int64_t n;
+    float *part[SHEAF_MAX_SLICES];
+} chain;
+
+/* The parts of ranks [begin, end), behind the sum of those before them in job->out. */
+static sheaf_status *add_parts(sheaf_comm *comm, const chain *of, in_place *job, int begin, int end,
+                               const sheaf_comm_adder *how)
 {
-    int operands = c->onto;
-    int64_t end = begin;
-    for (int r = 0; r < ranks; r++)
-        for (int sends = ranks - 1; end >= first[r] && end < first[r + 1] &&
-                                    operands < SHEAF_MAX_SLICES && sends <= MAX_SENDS;
-             end++, sends += ranks - 1)
-            c->owner[operands++] = r;
-    combine_chain(c, operands, add);
-    return end;
+    const int outputs = job->outputs;
+    const int64_t last = of->first[end];
+    sheaf_status *st = NULL;
+    for (int64_t i = of->first[begin]; i < last && st == NULL;) {
+        combine c = { 0 };
+        int operands = 0;
+        if (i > 0)
+            job->operand[operands++] = job->out[0];
+        for (int r = begin; r < end; r++)
+            for (; i >= of->first[r] && i < of->first[r + 1] && operands < SHEAF_MAX_SLICES; i++)
+                job->operand[operands++] =
+                    of->part[r] + (i - of->first[r]) * sheaf_comm_part(of->n);
+        combine_chain(&c, operands, how->add);
+        job->c = &c;
+        job->outputs = i < last ? 1 : outputs;
+        st = run_in_place(comm, job, how, SHEAF__OP_SUM);
+    }
+    return st;
+}
+
+/* Hops of a piece: up to the last rank, which has the sum then, and as far again but for two of
+ * them, until all have it. Hop h is from rank h % ranks to the next. In every exchange each piece
+ * is a hop behind the one before it. */
+static int hops_of(int ranks)
+{
+    return 2 * ranks - 2;
+}
+
+static int exchanges_of_chain(int ranks)
+{
+    return hops_of(ranks) + ranks - 1;
+}
+
+/* Moves of the pieces that leave rank `from` in an exchange, to or from `peer`. */
+static int hops_from(sheaf__move *move, float *out, const chain *of, int ranks, int exchange,
+                     int from, int peer)
+{
+    const division d = { .n = of->n, .ranks = ranks };
+    int count = 0;
+    for (int hop = from; hop < hops_of(ranks); hop += ranks) {
+        const int piece = exchange - hop;
+        if (piece < 0 || piece >= ranks)
+            continue;
+        const sheaf_range share = share_of(&d, piece);
+        move[count++] = (sheaf__move){ peer, out + share.begin,
+                                       (size_t)(share.end - share.begin) * sizeof *out };
+    }
+    return count;
+}
+
+static sheaf_status *chain_by_messages(sheaf_comm *comm, const chain *of, float *out,
+                                       const sheaf_comm_adder *how, sheaf__heading *heading)
+{
+    const int rank = comm->rank, ranks = comm->ranks, next = (rank + 1) % ranks,
+              before = (rank + ranks - 1) % ranks;
+    const division d = { .n = of->n, .ranks = ranks };
+    in_place job = { .outputs = 1, .out = { out }, .share = { 0, of->n } };
+    sheaf_status *st = NULL;
+    if (rank == 0 && comm->mover != NULL)
+        st = comm->mover->lend(comm->moved);
+    if (rank == 0)
+        TRY(st, add_parts(comm, of, &job, 0, 1, how));
+    for (int i = 0; i < exchanges_of_chain(ranks) && st == NULL; i++) {
+        sheaf__move send[2], receive[2];
+        const int nsend = hops_from(send, out, of, ranks, i, rank, next),
+                  nreceive = hops_from(receive, out, of, ranks, i, before, before),
+                  piece = i - before; /* that has come for the first time */
+        st = i == 0 ? sheaf__comm_enter(comm, heading, send, nsend)
+                    : sheaf__comm_again(comm, heading, send, nsend);
+        TRY(st, sheaf__comm_collect(comm, heading->op, receive, nreceive));
+        if (rank == 0 || piece < 0 || piece >= ranks)
+            continue;
+        job.share = share_of(&d, piece);
+        TRY(st, add_parts(comm, of, &job, rank, rank + 1, how));
+    }
+    return st;
+}
+
+/* As count_unsent(). */
+static void count_hops(sheaf_comm *comm, int64_t n)
+{
+    const int ranks = comm->ranks, next = (comm->rank + 1) % ranks,
+              before = (comm->rank + ranks - 1) % ranks;
+    sheaf__count *count = sheaf__comm_count(comm, SHEAF__OP_SUM);
+    const uint64_t one = (uint64_t)n * sizeof(float), to = one * (comm->rank < ranks - 2 ? 2 : 1),
+                   from = one * (before < ranks - 2 ? 2 : 1);
+    comm->counters.to[next] += to;
+    comm->counters.from[before] += from;
+    count->sent += to;
+    count->received += from;
+}
+
+/* Each rank adds its share of all. */
+static sheaf_status *chain_in_place(sheaf_comm *comm, chain *of, float *out,
+                                    const sheaf_comm_adder *how, sheaf__heading *heading)
+{
+    const int rank = comm->rank, ranks = comm->ranks;
+    const bool counts_only = comm->transport->counts_only;
+    const division d = { .n = of->n, .ranks = ranks };
+    in_place job = { .outputs = ranks, .share = share_of(&d, rank) };
+    const size_t bytes = (size_t)of->n * sizeof *out;
+    const sheaf__move lend[] = { { SHEAF__ALL, out, bytes },
+                                 { SHEAF__ALL, of->part[rank], bytes } };
+    count_hops(comm, of->n);
+    sheaf_status *st = sheaf__comm_enter(comm, heading, lend, counts_only ? 0 : 2);
+    if (counts_only)
+        sheaf__comm_count(comm, heading->op)->exchanges +=
+            (uint64_t)(exchanges_of_chain(ranks) - 1);
+    if (st != NULL || counts_only)
+        return st;
+    for (int r = 0; r < ranks; r++) {
+        const sheaf__move *posted = comm->transport->posted(comm, r);
+        job.out[(r - rank + ranks) % ranks] = posted[0].bytes;
+        of->part[r] = posted[1].bytes;
+    }
+    st = add_parts(comm, of, &job, 0, ranks, how);
+    return sheaf__first_of(st, sheaf__comm_collect(comm, heading->op, NULL, 0));
 }
 
 sheaf_status *sheaf_comm_chain(sheaf_comm *comm, float *out, float *part, const int64_t *first,
                                int64_t n, const sheaf_comm_adder *adder)
 {
-    const int rank = comm->rank, ranks = comm->ranks;
-    /* of all its exchanges, so that results stay in place; staging of 8 parts' whole segments */
-    const int64_t segment =
-        SEGMENT / LINE / (least_of(first[ranks], SHEAF_MAX_SLICES) / 8 + 1) * LINE;
-    sheaf_status *st = NULL;
-    for (int64_t begin = 0, end; begin < first[ranks] && st == NULL; begin = end) {
-        combine c = { .onto = begin > 0 };
-        float *own[SHEAF_MAX_SLICES];
-        int nown = 0;
-        end = take_parts(&c, first, ranks, begin, adder->add);
-        for (int64_t i = begin > first[rank] ? begin : first[rank]; i < end && i < first[rank + 1];
-             i++)
-            own[nown++] = part + (i - first[rank]) * sheaf_comm_part(n);
-        sheaf__heading heading = { .op = SHEAF__OP_SUM,
-                                   .size = (uint64_t)n * sizeof(float),
-                                   .digest = sheaf__comm_digest(0, (uint64_t)begin) };
-        for (int r = 0; r <= ranks; r++)
-            heading.digest = sheaf__comm_digest(heading.digest, (uint64_t)first[r]);
-        const division d = {
-            .n = n, .ranks = ranks, .stays = end < first[ranks], .segment = segment
-        };
-        st = sheaf__comm_left(comm, combine_all(comm, &c, &d, out, own, nown, adder, &heading));
-    }
-    return st;
+    sheaf__heading heading = { .op = SHEAF__OP_SUM, .size = (uint64_t)n * sizeof(float) };
+    chain of = { .first = first, .n = n };
+    of.part[comm->rank] = part;
+    for (int r = 0; r <= comm->ranks; r++)
+        heading.digest = sheaf__comm_digest(heading.digest, (uint64_t)first[r]);
+    if (first[comm->ranks] == 0)
+        return NULL;
+    const bool messages = !comm->transport->counts_only && comm->transport->posted == NULL;
+    return sheaf__comm_left(comm, messages ? chain_by_messages(comm, &of, out, adder, &heading)
+                                           : chain_in_place(comm, &of, out, adder, &heading));
 }
 
 /* Adding 0 under DAZ and FTZ makes -0 and denormals +0. */
@@ -528,7 +634,7 @@ sheaf_status *sheaf_comm_max(sheaf_comm *comm, float *x, int64_t n)
     for (int r = 0; r < comm->ranks; r++)
         c.owner[r] = r;
     combine_chain(&c, comm->ranks, max_of);
-    const division d = { .n = n, .ranks = comm->ranks, .segment = SEGMENT };
+    const division d = { .n = n, .ranks = comm->ranks };
     sheaf_status *st = combine_all(comm, &c, &d, x, &x, 1, &how, &heading);
     if (st == NULL && comm->ranks == 1) {
         const unsigned mode = sheaf__compute_mode_enter();
