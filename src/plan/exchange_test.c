@@ -221,6 +221,8 @@ static void ask(asked *a, const char *family, sheaf_method method, int tp, int d
     a->o.steps = STEPS;
     a->o.lora_rank = 3;
     a->o.lora_targets = "all-linear";
+    /* rows are divided by blocks then, of which dA is a sum */
+    a->o.train = method == SHEAF_METHOD_LORA && again ? "*layernorm*" : NULL;
     a->o.seed = 3;
 }
 
