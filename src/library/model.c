@@ -175,6 +175,8 @@ sheaf_plan_generation sheaf__model_layout(const sheaf_model *m, int64_t batch, i
                                     .groups = m->o.dp,
                                     .threads = m->o.threads,
                                     .device = m->o.device,
+                                    .transport = m->all != NULL ? SHEAF_TRANSPORT_MPI
+                                                                : SHEAF_TRANSPORT_THREADS,
                                     .dtype = m->o.dtype,
                                     .batch = batch,
                                     .seq = seq };

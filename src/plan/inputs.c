@@ -269,6 +269,7 @@ sheaf_status *sheaf__plan_inputs_generation(sheaf_plan_generation *out, const sh
                                     .groups = q->o.dp,
                                     .threads = q->o.threads,
                                     .device = q->o.device,
+                                    .transport = q->o.transport,
                                     .dtype = q->o.dtype,
                                     .batch = q->o.micro_batch,
                                     .seq = q->seq };

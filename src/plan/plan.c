@@ -336,11 +336,12 @@ static size_t completions_bytes(const sheaf__rank *held, const sheaf__job *job)
 }
 
 /* One pinned block serves all groups of a rank. */
-static size_t pinned_bytes(const sheaf__rank *held, const sheaf__job *job)
+static size_t pinned_bytes(const sheaf__device *device, sheaf_transport transport,
+                           const sheaf_comm *one, const sheaf_comm *other)
 {
-    if (job->options->transport != SHEAF_TRANSPORT_MPI || held->device->planned->peers == NULL)
+    if (transport != SHEAF_TRANSPORT_MPI || device->planned->peers == NULL)
         return 0;
-    const size_t a = sheaf_comm_pinned(held->dry[0]), b = sheaf_comm_pinned(held->dry[1]);
+    const size_t a = sheaf_comm_pinned(one), b = sheaf_comm_pinned(other);
     return a > b ? a : b;
 }
 
@@ -374,7 +375,8 @@ static sheaf_status *plan_rank(sheaf_plan_rank *out, sheaf_plan *plan, records *
         trained->host += completions_bytes(&held, job);
         if (!held.device->planned->shared && !sheaf__is_given(job->options->adapter))
             trained->host += sheaf__model_start_bytes(held.model);
-        trained->host += pinned_bytes(&held, job);
+        trained->host +=
+            pinned_bytes(held.device, job->options->transport, held.dry[0], held.dry[1]);
     }
     sheaf__rank_close(&held);
     return st;
@@ -555,7 +557,7 @@ static int groups_of(const sheaf_plan_generation *g)
 }
 
 /* Rank `world` of all: its groups only count calls. */
-static sheaf_status *infer_rank(sheaf_plan_rank *out, int64_t *threads,
+static sheaf_status *infer_rank(sheaf_plan_rank *out, int64_t *threads, size_t *pinned,
                                 const sheaf_plan_generation *g, const sheaf_data *data, bool padded,
                                 int world)
 {
@@ -597,6 +599,7 @@ static sheaf_status *infer_rank(sheaf_plan_rank *out, int64_t *threads,
     if (st == NULL) {
         note_rank(out, model);
         *threads += device->threads;
+        *pinned += pinned_bytes(device, g->transport, group, all);
     }
     sheaf__model_free(model);
     sheaf__device_close(device);
@@ -634,14 +637,15 @@ static sheaf_status *infer(sheaf_plan *out, const sheaf_plan_generation *g, cons
     out->ranks = groups_of(g) * g->place->stages * g->tp;
     sheaf_status *st = NULL;
     int64_t threads = 0;
+    size_t pinned = 0;
     for (int r = 0; r < out->ranks && st == NULL; r++) {
-        st = sheaf_in(infer_rank(&out->rank[r], &threads, g, data, padded, r), "rank %d of %d", r,
-                      out->ranks);
+        st = sheaf_in(infer_rank(&out->rank[r], &threads, &pinned, g, data, padded, r),
+                      "rank %d of %d", r, out->ranks);
         out->process += out->rank[r].peak;
     }
     out->host = host_bytes(g->schema, out->ranks, (records){ 0 }, out->process,
                            data == NULL ? (size_t)out->ranks * pictures_of(g) : 0) +
-                codes_room(g->schema, g->forms, threads);
+                codes_room(g->schema, g->forms, threads) + pinned;
     out->process += out->host;
     return st;
 }

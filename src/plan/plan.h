@@ -63,6 +63,7 @@ typedef struct sheaf_plan_generation {
     int tp, threads;    /* ranks of each stage; compute threads in all, 0 = every core at hand */
     int groups;         /* each with the whole model; 0 means 1 */
     const char *device; /* NULL: cpu */
+    sheaf_transport transport;
     sheaf_dtype dtype;
     int64_t batch, seq;             /* sequences together; positions of prompt and answer */
     int64_t prompt;                 /* of these, the prompt's; 0: all of them */
