@@ -201,6 +201,19 @@ static int kept_forms(sheaf__kept of[MOST_FORMS], const search *s)
     return n;
 }
 
+/* Where each rank has its own memory, does one rank or do most of them fit with the least kept? */
+static sheaf_status *ends_fit(bool *fits, search *s, sheaf__kept least, int64_t micro_batch)
+{
+    sheaf_train_options *o = &s->q->o;
+    const int first = o->tp;
+    o->kept = least;
+    sheaf_status *st = attempt(fits, s, micro_batch);
+    o->tp = s->most;
+    if (st == NULL && !*fits && first < s->most)
+        st = attempt(fits, s, micro_batch);
+    return st;
+}
+
 /* Tries ranks upwards, each with all that is kept and with less, at `micro_batch` or the largest
  * below it. */
 static sheaf_status *over_ranks(bool *fits, search *s, int64_t micro_batch, bool below)
@@ -211,6 +224,11 @@ static sheaf_status *over_ranks(bool *fits, search *s, int64_t micro_batch, bool
     const int forms = kept_forms(form, s);
     const bool apart = s->slots != NULL && *s->slots == 0; /* each on its own host */
     sheaf_status *st = NULL;
+    if (apart) {
+        st = ends_fit(fits, s, form[forms - 1], below ? 1 : micro_batch);
+        if (st != NULL || !*fits)
+            return st;
+    }
     for (int tp = first; tp <= s->most && st == NULL; tp++) {
         if (apart && tp > first && tp < s->most && holds_as_much(s->q, tp))
             continue;
