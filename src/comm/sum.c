@@ -372,15 +372,13 @@ static sheaf_status *combine_by_messages(sheaf_comm *comm, const combine *c, con
 
 /* ---- the calls ---- */
 
-/* Elements that a rank sums when they travel by messages, all segments together. */
+/* Elements that a rank sums when they travel by messages, all segments together: of whole ones it
+ * sums as many as every other. */
 static int64_t summed_by(const division *d, int rank)
 {
-    int64_t n = 0;
-    for (int64_t i = 0; i < segments_of(d); i++) {
-        const sheaf_range share = segment_of(d, i, rank);
-        n += share.end - share.begin;
-    }
-    return n;
+    const int64_t whole = d->first != NULL ? 0 : d->n / (d->segment * d->ranks);
+    const sheaf_range rest = d->first != NULL ? share_of(d, rank) : segment_of(d, whole, rank);
+    return whole * d->segment + rest.end - rest.begin;
 }
 
 /* Counts the bytes that messages would have, where ranks see each other's memory or none is there.
