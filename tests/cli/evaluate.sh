@@ -73,7 +73,7 @@ runs "and none that come later" 2 '--resume: the data of evaluations.*expected: 
 # ---- slices: those of the run, which its sums depend on ----
 data=$llama/tiny_llama/fwd_inputs.safetensors
 for method in lora full; do
-    runs "$method in two slices" 0 '"eval_loss"' train --model "$model" --data "$data" --method $method --dtype bfloat16 --slices 2 --steps 3 --lr 1e-2 --eval-data "$data" --out "$work/slices.$method" --json
+    runs "$method in two slices" 0 '"eval_loss"' train --model "$model" --data "$data" --method $method --dtype bfloat16 --sums pairs --slices 2 --steps 3 --lr 1e-2 --eval-data "$data" --out "$work/slices.$method" --json
     loss=$(json_number "$work/stdout" eval_loss)
     for of in slices.$method slices.$method/checkpoints/step-00000003; do
         runs "$of is judged in two" 0 '2 slices, as in the run' eval --model "$work/$of" --data "$data" --json
