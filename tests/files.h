@@ -46,6 +46,15 @@ static inline void put(const char *path, const char *text)
     CHECK_OK(sheaf__file_write_whole(path, text, strlen(text)));
 }
 
+/* held_by - what a file of text holds (malloc'd). */
+static inline char *held_by(const char *path)
+{
+    char *text;
+    size_t size;
+    CHECK_OK(sheaf__file_read_all(&text, &size, path, 1 << 20));
+    return text;
+}
+
 /* file_with - the path of a file in the scratch folder that holds these bytes. */
 static inline const char *file_with(const char *name, const void *content, size_t size)
 {

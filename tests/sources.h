@@ -4,20 +4,17 @@
 #include "base/file.h"
 #include "tests/check.h"
 
-/* The path of a file of the sources, by a format; one of the last four. */
+/* The path of a file of the sources, by a format. */
 static inline const char *in_sources(const char *format, ...) SHEAF_PRINTF(1, 2);
 static inline const char *in_sources(const char *format, ...)
 {
-    static char path[4][1200];
-    static int next;
+    char name[400];
     const char *root = getenv("SHEAF_SOURCE_ROOT");
-    char *at = path[next++ % 4];
-    const int n = snprintf(at, sizeof *path, "%s/", root == NULL ? "." : root);
     va_list list;
     va_start(list, format);
-    vsnprintf(at + n, sizeof *path - (size_t)n, format, list);
+    vsnprintf(name, sizeof name, format, list);
     va_end(list);
-    return at;
+    return textf("%s/%s", root == NULL ? "." : root, name);
 }
 
 /* The config of a published model (malloc'd), with `more` before its keys. */

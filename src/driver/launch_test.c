@@ -76,13 +76,13 @@ static void note(void *context, const sheaf_event *event)
 static void test_launch__begins_again_what_may_pass(void **state)
 {
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        char what[8], log[400], out[400], *said = NULL, *starts = NULL;
+        char what[8], log[400], *said = NULL;
         char *argv[] = { what, log };
         size_t size;
         int code = -1;
         snprintf(what, sizeof what, "%s", rows[i].what);
         snprintf(log, sizeof log, "%s", at("log"));
-        snprintf(out, sizeof out, "%s", rows[i].is_there ? scratch.dir : at("none"));
+        const char *out = rows[i].is_there ? scratch.dir : at("none");
         const sheaf_train_options run = {
             .restarts = rows[i].restarts, .out = out, .tp = 1, .dp = 1
         };
@@ -92,7 +92,7 @@ static void test_launch__begins_again_what_may_pass(void **state)
         CHECK_OK(driver_launch(&code, &d,
                                &(driver_launch_options){ .argc = 2, .argv = argv, .run = &run }));
         fclose(d.err);
-        CHECK_OK(sheaf__file_read_all(&starts, &size, log, 100));
+        char *starts = held_by(log);
         if (code != rows[i].code || strcmp(starts, rows[i].starts) != 0 ||
             !has_parts(said, rows[i].said) || (rows[i].said[0] == '\0' && said[0] != '\0'))
             fail_msg("%s: %d, '%s', '%s'", rows[i].name, code, starts, said);
@@ -131,8 +131,6 @@ static void test_launch__gives_mpirun_its_words(void **state)
     setenv("PATH", path, 1);
     setenv("SHEAF_MADE", "1", 1);
     for (size_t i = 0; i < ARRAY_LEN(mpis); i++) {
-        char *words = NULL;
-        size_t size;
         int code = -1;
         o.mpi = mpis[i].mpi;
         o.hosts = mpis[i].hosts;
@@ -144,7 +142,7 @@ static void test_launch__gives_mpirun_its_words(void **state)
         if (mpis[i].scheduler != NULL)
             setenv(mpis[i].scheduler, "1", 1);
         CHECK_OK(driver_launch(&code, &d, &o));
-        CHECK_OK(sheaf__file_read_all(&words, &size, at("words"), 10000));
+        char *words = held_by(at("words"));
         if (code != DRIVER_FAILED || !has_parts(words, mpis[i].words))
             fail_msg("%zu: %d, %s", i, code, words);
         if (mpis[i].scheduler != NULL)

@@ -449,15 +449,14 @@ TEST(test_spoken__texts_that_end_an_answer_are_never_said)
 
 TEST(test_dialogue__is_saved_and_goes_on)
 {
-    char *path = strdup(at("talk.json")), *text;
-    size_t size;
+    const char *path = at("talk.json");
     sheaf__prompt p[2];
     void *block[2];
     open_codec(SHEAF_LLAMA, "chat");
     sheaf__dialogue other = { .codec = &codec };
     CHECK_OK(sheaf__dialogue_add_turn(&talk, "q \"1\"\n", "a\xC3\xA9"));
     CHECK_OK(sheaf__dialogue_save(&talk, path));
-    CHECK_OK(sheaf__file_read_all(&text, &size, path, 1000));
+    char *text = held_by(path);
     assert_string_equal(text,
                         "{\"messages\": [{\"role\": \"user\", \"content\": \"q \\\"1\\\"\\n\"}, "
                         "{\"role\": \"assistant\", \"content\": \"a\xC3\xA9\"}]}\n");
@@ -477,7 +476,6 @@ TEST(test_dialogue__is_saved_and_goes_on)
     assert_int_equal(talk.count, 4);
     sheaf__dialogue_release(&other);
     close_codec();
-    free(path);
 }
 
 #define SAYS(role) "{\"role\": \"" role "\", \"content\": \"a\"}"

@@ -326,14 +326,6 @@ TEST(test_dialogue__a_file_that_names_no_place)
     close_model();
 }
 
-static char *content(const char *path)
-{
-    char *text = NULL;
-    size_t size;
-    CHECK_OK(sheaf__file_read_all(&text, &size, path, 10000));
-    return text;
-}
-
 #define ASKED(TEXT) "{\"role\": \"user\", \"content\": \"" TEXT "\"}, "
 #define SAID(TEXT) "{\"role\": \"assistant\", \"content\": \"" TEXT "\"}"
 
@@ -370,7 +362,7 @@ TEST(test_dialogue__every_form_of_pictures_is_loaded)
         CHECK_OK(sheaf__dialogue_load(&talk, at("form.json"), 1));
         check_question(&talk, "R", rows[i].prompt, rows[i].pieces);
         CHECK_OK(sheaf__dialogue_save(&talk, at("form.json")));
-        char *text = content(at("form.json"));
+        char *text = held_by(at("form.json"));
         assert_string_equal(text, rows[i].saved);
         free(text);
         CHECK_OK(sheaf__dialogue_load(&talk, at("form.json"), 2));
@@ -396,7 +388,7 @@ TEST(test_dialogue__is_loaded_from_anywhere)
         CHECK_OK(sheaf__dialogue_add_turn(&talk, "Q", "A"));
         unlink("talks/t.json");
         CHECK_OK(sheaf__dialogue_save(&talk, "talks/t.json"));
-        char *text = content("talks/t.json");
+        char *text = held_by("talks/t.json");
         assert_non_null(strstr(text, wants[i]));
         free(text);
         CHECK_OK(sheaf__dialogue_load(&talk, "talks/t.json", 2));

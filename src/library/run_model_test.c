@@ -28,26 +28,30 @@ static int train_once(void **state)
     return 0;
 }
 
+/* What a file holds, with `was` in it replaced by `is`. */
+static char *replaced(const char *path, const char *was, const char *is)
+{
+    char *text = held_by(path), *changed = NULL;
+    const char *found = strstr(text, was);
+    assert_non_null(found);
+    assert_true(asprintf(&changed, "%.*s%s%s", (int)(found - text), text, is, found + strlen(was)) >
+                0);
+    free(text);
+    return changed;
+}
+
 /* The manifest of the step that `out` has, `was` in it replaced by `is`, and its own hash renewed.
  */
 static void change_manifest(const char *out, const char *was, const char *is)
 {
-    char name[80], *text, hash[33];
-    size_t size;
-    snprintf(name, sizeof name, "%s/checkpoints/step-00000001/manifest.json", out);
-    CHECK_OK(sheaf__file_read_all(&text, &size, at(name), 1 << 20));
-    const char *found = strstr(text, was);
-    assert_non_null(found);
-    char *changed = malloc(size + strlen(is) + 1);
-    assert_non_null(changed);
-    sprintf(changed, "%.*s%s%s", (int)(found - text), text, is, found + strlen(was));
+    const char *path = at_format("%s/checkpoints/step-00000001/manifest.json", out);
+    char *changed = replaced(path, was, is), hash[33];
     char *self = strstr(changed, "\"self\": \"");
     assert_non_null(self);
     memcpy(strchr(self, ':') + 3,
            sheaf__hash_text(hash, sheaf__hash(changed, (size_t)(self - changed))), 32);
-    put(at(name), changed);
+    put(path, changed);
     free(changed);
-    free(text);
 }
 
 static sheaf_status *evaluate(const char *path, const char *adapter)
@@ -116,15 +120,11 @@ static void check_ways(const char *want)
 /* Whatever the file beside it says, or does not say. */
 TEST(test_settings__are_those_of_the_checkpoint)
 {
-    char others[600], *text;
-    size_t size;
-    CHECK_OK(sheaf__file_read_all(&text, &size, at("run/settings"), 1 << 20));
+    char *text = held_by(at("run/settings"));
     check_ways("pairs, 8");
-    snprintf(others, sizeof others, "model: '%s'\nsums: tiles\nslices: 2\n", model);
-    put(at("run/settings"), others);
+    put(at("run/settings"), textf("model: '%s'\nsums: tiles\nslices: 2\n", model));
     check_ways("pairs, 8");
-    snprintf(others, sizeof others, "model: '%s'\n", model);
-    put(at("run/settings"), others);
+    put(at("run/settings"), textf("model: '%s'\n", model));
     check_ways("pairs, 8");
     put(at("run/settings"), text);
     free(text);
@@ -135,24 +135,15 @@ TEST(test_settings__are_those_of_the_checkpoint)
 /* OUT/settings with `was` replaced by `is`. */
 static void change_settings(const char *out, const char *was, const char *is)
 {
-    char name[80], *text, *changed = NULL;
-    size_t size;
-    snprintf(name, sizeof name, "%s/settings", out);
-    CHECK_OK(sheaf__file_read_all(&text, &size, at(name), 1 << 20));
-    const char *found = strstr(text, was);
-    assert_non_null(found);
-    assert_true(asprintf(&changed, "%.*s%s%s", (int)(found - text), text, is, found + strlen(was)) >
-                0);
-    put(at(name), changed);
+    const char *path = at_format("%s/settings", out);
+    char *changed = replaced(path, was, is);
+    put(path, changed);
     free(changed);
-    free(text);
 }
 
 static void check_settings(const char *out, const char *line, bool there)
 {
-    char *text;
-    size_t size;
-    CHECK_OK(sheaf__file_read_all(&text, &size, at_format("%s/settings", out), 1 << 20));
+    char *text = held_by(at_format("%s/settings", out));
     if ((strstr(text, line) != NULL) != there)
         fail_msg("%s: '%s' %s in its settings", out, line, there ? "is not" : "is");
     free(text);
@@ -168,8 +159,7 @@ static void check_same(const char *a, const char *b)
 /* Until flags beside an adapter were compared with it, settings had what flags said. */
 TEST(test_resume__settings_that_are_not_the_adapters_stay)
 {
-    char settings[600];
-    snprintf(settings, sizeof settings, "adapter: '%s'\n", at("run/adapter"));
+    const char *settings = textf("adapter: '%s'\n", at("run/adapter"));
     CHECK_OK(train("further", 1, false, settings));
     CHECK_OK(train("further too", 2, false, settings));
     check_settings("further", "lora-rank: 8\n", true);
@@ -182,10 +172,8 @@ TEST(test_resume__settings_that_are_not_the_adapters_stay)
 
 TEST(test_contract__is_that_of_its_page)
 {
-    char title[60], *text;
-    size_t size;
-    CHECK_OK(sheaf__file_read_all(&text, &size, in_sources("docs/contract.md"), 1 << 20));
-    snprintf(title, sizeof title, "# The numeric contract, version %d\n", SHEAF__CONTRACT);
+    char *text = held_by(in_sources("docs/contract.md"));
+    const char *title = textf("# The numeric contract, version %d\n", SHEAF__CONTRACT);
     assert_ptr_equal(strstr(text, title), text);
     free(text);
 }

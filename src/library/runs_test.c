@@ -38,17 +38,13 @@ static void check_same(const char *a, const char *b)
     assert_int_equal(report.different, 0);
 }
 
-static int64_t lines_of(const char *dir, const char *name)
+static int64_t lines_of(const char *path)
 {
-    char *path, *text;
-    size_t size;
+    char *text = held_by(path);
     int64_t n = 0;
-    CHECK_OK(sheaf__path_join(&path, dir, name));
-    CHECK_OK(sheaf__file_read_all(&text, &size, path, 1 << 20));
-    for (size_t i = 0; i < size; i++)
-        n += text[i] == '\n';
+    for (const char *c = text; *c != '\0'; c++)
+        n += *c == '\n';
     free(text);
-    free(path);
     return n;
 }
 
@@ -66,7 +62,7 @@ TEST(test_train__stopped_and_gone_on_with_gives_the_same_adapter)
     sheaf_run_train_report rest = { .size = sizeof rest };
     CHECK_OK(sheaf_run_train(&whole, &how));
     assert_true(whole.step == 4 && whole.first == 0 && whole.adapter && whole.trained > 0);
-    assert_int_equal(lines_of(at("whole"), "metrics.jsonl"), 4);
+    assert_int_equal(lines_of(at("whole/metrics.jsonl")), 4);
     how = run_of(at("part"), 4);
     how.step = until_second;
     how.context = &heard;
@@ -78,7 +74,7 @@ TEST(test_train__stopped_and_gone_on_with_gives_the_same_adapter)
     how.tp = 3;
     CHECK_OK(sheaf_run_train(&rest, &how));
     assert_true(rest.step == 4 && rest.first == 2 && rest.loss == whole.loss);
-    assert_int_equal(lines_of(at("part"), "metrics.jsonl"), 4);
+    assert_int_equal(lines_of(at("part/metrics.jsonl")), 4);
     check_same(at("whole/adapter"), at("part/adapter"));
     assert_non_null(strstr(rest.json, "\"resumed_at\":2,"));
     assert_non_null(strstr(rest.text, "4 steps done, last loss "));
@@ -107,7 +103,7 @@ TEST(test_train__tells_what_evaluations_said)
     CHECK_OK(sheaf_run_train(&report, &how));
     assert_true(report.evaluated && report.eval_loss > report.best_loss);
     assert_true(report.early && report.best_step >= 1 && report.step == report.best_step + 2);
-    assert_int_equal(lines_of(at("judged"), "metrics.jsonl"), 2 * report.step);
+    assert_int_equal(lines_of(at("judged/metrics.jsonl")), 2 * report.step);
     sheaf_run_train_report_release(&report);
 }
 

@@ -192,10 +192,8 @@ static void resolve(const char *name, const char *model, const char *config,
 /* Its first line names it, and it says where it differs from SAT's. */
 static void check_header(const char *path, const char *name)
 {
-    char *text, start[128];
-    size_t size;
-    CHECK_OK(sheaf__file_read_all(&text, &size, path, 1 << 20));
-    snprintf(start, sizeof start, "# %s - ", name);
+    char *text = held_by(path);
+    const char *start = textf("# %s - ", name);
     if (strncmp(text, start, strlen(start)) != 0)
         fail_msg("%s does not begin with '%s'", path, start);
     if ((strncmp(name, "cogvlm-", 7) == 0 || strncmp(name, "cogagent-", 9) == 0) &&
