@@ -16,15 +16,15 @@ again='restart 1 of 9: the run ended with code [0-9]+; it goes on after step 2.*
 
 # The n-th sum comes again in what is left of the run, until too few are left.
 runs "a rank is killed" 0 "rank 1 of 2 \(host .*\) has died.*$again" \
-    "${flags[@]}" --steps 4 --out "$work/killed" "${processes[@]}" --inject 1:sum:210:kill
+    "${flags[@]}" --steps 4 --out "$work/killed" "${processes[@]}" --inject 1:sum:200:kill
 check "the bytes of the undisturbed run" equal "$work/one" "$work/killed"
-runs "the first one is stopped" 0 "$again" "${flags[@]}" --steps 4 --out "$work/stopped" "${processes[@]}" --inject 0:sum:210:stop
+runs "the first one is stopped" 0 "$again" "${flags[@]}" --steps 4 --out "$work/stopped" "${processes[@]}" --inject 0:sum:200:stop
 check "which says so" grep -qE 'rank 0 of 2 \(host .*\) is silent: .*it is killed' "$work/stderr"
 check "and once more the same bytes" equal "$work/one" "$work/stopped"
 
 # mpirun itself is killed, while the run waits in step 3: its ranks are over, and their lock with them, when the next
 # begins.
-"$faulty" "${flags[@]}" --steps 4 --out "$work/mpirun" "${processes[@]}" --inject 1:sum:210:hang --hang-after 300s >"$work/stdout" 2>"$work/stderr" </dev/null & process=$!
+"$faulty" "${flags[@]}" --steps 4 --out "$work/mpirun" "${processes[@]}" --inject 1:sum:200:hang --hang-after 300s >"$work/stdout" 2>"$work/stderr" </dev/null & process=$!
 check "a run has begun" waits test -e "$work/mpirun/checkpoints/step-00000002"
 sleep 1
 kill -KILL "$(pgrep -P $process)"
