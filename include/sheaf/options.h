@@ -56,7 +56,9 @@ typedef enum sheaf_sums {
     SHEAF_SUMS_TILES,
     SHEAF_SUMS_MMA8,
     SHEAF_SUMS_MMA16,
-    SHEAF_SUMS_GROUPS /* pairs, but codes of 4 bits in groups: what generates text, no option */
+    /* pairs or tiles, but codes of 4 bits in groups: what generates text, no options */
+    SHEAF_SUMS_GROUPS,
+    SHEAF_SUMS_TILES_GROUPS
 } sheaf_sums;
 
 /* How frozen weights of a plain base are quantised, by bitsandbytes' formats: 4 bits in blocks of

@@ -208,8 +208,7 @@ static sheaf_status *load(sheaf_model *m, int64_t batch)
         .dtype = m->o.dtype,
         .isa = m->o.isa,
         .device = m->o.device,
-        .sums =
-            m->o.evaluates == NULL && m->o.sums <= SHEAF_SUMS_PAIRS ? SHEAF_SUMS_GROUPS : m->o.sums,
+        .sums = m->o.evaluates == NULL ? sheaf__sums_in_groups(m->o.sums) : m->o.sums,
         .positions = m->positions,
         .sequences = batch,
         .events = m->o.events

@@ -217,7 +217,7 @@ static bool sees_all(const pass *p, const sheaf__mixture *mix, int64_t i)
     const sheaf__context *c = sheaf__tape_context(p->tape);
     return expert_trains(mix, i) &&
            (expert_drops(mix, i) || sheaf__by_mma(c->device->sums, c->dtype) ||
-            (c->dtype == SHEAF_BF16 && c->device->sums == SHEAF_SUMS_TILES));
+            (c->dtype == SHEAF_BF16 && sheaf__sums_of_values(c->device->sums) == SHEAF_SUMS_TILES));
 }
 
 static bool same_training(const sheaf__linear *a, const sheaf__linear *b)

@@ -51,14 +51,30 @@ typedef enum sheaf_memory {
 static inline const char *sheaf__sums_text(sheaf_sums sums)
 {
     static const char *const text[] = {
-        "pairs", /* UNNAMED */
-        "pairs", /* one chain, by pairs, odd element first: what vdpbf16ps computes */
-        "tiles", /* chunks of 32, each two chains of 16: what the tiles of AMX compute */
-        "mma8",  /* chains of groups of 8: tensor cores of sm_80 to sm_89 (matmul/mma.h) */
-        "mma16", /* of 16: of sm_90 and later */
-        "groups" /* pairs, but codes of 4 bits in groups */
+        "pairs",  /* UNNAMED */
+        "pairs",  /* one chain, by pairs, odd element first: what vdpbf16ps computes */
+        "tiles",  /* chunks of 32, each two chains of 16: what the tiles of AMX compute */
+        "mma8",   /* chains of groups of 8: tensor cores of sm_80 to sm_89 (matmul/mma.h) */
+        "mma16",  /* of 16: of sm_90 and later */
+        "groups", /* pairs, but codes of 4 bits in groups */
+        "tiles in groups"
     };
     return text[sums];
+}
+
+/* sheaf__sums_in_groups - the same order, but codes of 4 bits in groups, where it knows them.
+ * sheaf__sums_of_values - the same without. */
+static inline sheaf_sums sheaf__sums_in_groups(sheaf_sums sums)
+{
+    return sums == SHEAF_SUMS_TILES   ? SHEAF_SUMS_TILES_GROUPS
+           : sums <= SHEAF_SUMS_PAIRS ? SHEAF_SUMS_GROUPS
+                                      : sums;
+}
+static inline sheaf_sums sheaf__sums_of_values(sheaf_sums sums)
+{
+    return sums == SHEAF_SUMS_TILES_GROUPS ? SHEAF_SUMS_TILES
+           : sums == SHEAF_SUMS_GROUPS     ? SHEAF_SUMS_PAIRS
+                                           : sums;
 }
 
 /* Whether what is computed in `dtype` is summed as tensor cores do it. */

@@ -243,9 +243,9 @@ static size_t stats_bytes(const sheaf__attention *s)
 static sheaf__attention_call call_of(const sheaf__attention_arguments *a,
                                      const sheaf__device *device)
 {
-    return (
-        sheaf__attention_call){ &a->shape, a->o,  a->stats, a->q,  a->k,         a->v,
-                                a->d_o,    a->dq, a->dk,    a->dv, device->sums, device->units };
+    const sheaf_sums sums = sheaf__sums_of_values(device->sums);
+    return (sheaf__attention_call){ &a->shape, a->o,  a->stats, a->q,  a->k, a->v,
+                                    a->d_o,    a->dq, a->dk,    a->dv, sums, device->units };
 }
 
 static void forward_here(sheaf__device *device, void *arg)

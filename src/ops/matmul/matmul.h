@@ -9,14 +9,16 @@
  * all have k = 0 gives +0. The slices meet in the tree of owner.h.
  * float16 is widened, which is exact, and summed as float32 (but for mma8 and mma16). So is a
  * packed weight of bfloat16 or float16 where the job's A is float32.
- * A block of bfloat16 has one of three orders (device->sums):
+ * A block of bfloat16 has one of these orders (device->sums):
  *   pairs  a chain by pairs, odd element first; an odd last element is paired with zero
  *   tiles  chunks of 32, the last one filled up with zeros; of each a chain of fma from 0 over
  *          its even elements and one over its odd ones; sum = sum + (even + odd), from +0
- *   groups  pairs, but that a term on codes of 4 bits with a scale alone, whose groups begin at
+ *   groups, tiles in groups
+ *           the same, but that a term on codes of 4 bits without zeros, whose groups begin at
  *           multiples of 16 of its columns and of W's rows, is one of codes in groups: its elements
  *           are what codes stand for, rounded to bfloat16, its blocks end where groups do as well,
- *           and sum = fma(group's scale, block, sum), from scale * block on
+ *           and sum = fma(group's scale, block, sum), from scale * block on; where something is
+ *           added to scaled codes, then sum = fma(that, sum by lanes of A in the block, sum)
  * There are no blocks where all of a job is bfloat16, or all float16, which is then not widened, in
  *   mma8, mma16  (mma.h) a slice is a chain of groups, each term's from its first element
  * After SHEAF__MMA_CHAIN elements of a term, if more of it follow, the chain ends, and before a

@@ -65,8 +65,8 @@ static vec block_by_fma(const mm_band *band, int p, int64_t r, int64_t column)
         vec even = ZERO(), odd = ZERO();
         for (int64_t q = s; q < s + CHUNK_STEPS; q++) {
             const vec pair = WORD(a + q * 4);
-            const vec b = LOAD(band->b[p] + column / MM_PANEL * MM_PANEL * pass->steps +
-                               q * MM_PANEL + column % MM_PANEL);
+            const vec b = LOAD(band->b[p] + column / MM_PANEL * mm_pass_words(pass) + q * MM_PANEL +
+                               column % MM_PANEL);
             even = _mm512_fmadd_ps(EVEN(pair), EVEN(b), even);
             odd = _mm512_fmadd_ps(ODD(pair), ODD(b), odd);
         }
@@ -92,17 +92,48 @@ static inline bool has_minus_zero(vec x, vec y)
             _mm512_cmpeq_epi32_mask(_mm512_castps_si512(y), zero)) != 0;
 }
 
-static inline __attribute__((always_inline)) vec with_addends(const mm_ending *left, vec x,
-                                                              int64_t at, const int addends)
+/* By what the sums of a group of codes are multiplied, and what is added: of a row's halves. */
+typedef struct scales {
+    bool any, started, added;
+    vec scale[2], more[2];
+} scales;
+
+static inline __attribute__((always_inline)) scales scales_of(const mm_ending *left)
 {
-    for (int q = 0; q < addends; q++)
+    scales s = { .any = left->scaled != NULL };
+    if (!s.any)
+        return s;
+    s.started = left->scaled->started;
+    s.added = left->scaled->added;
+    for (int i = 0; i < 2; i++) {
+        s.scale[i] = LOAD(left->scale + i * LANES);
+        s.more[i] = s.added ? LOAD(left->scale + MM_PANEL + i * LANES) : ZERO();
+    }
+    return s;
+}
+
+/* Half a row of one group's sums with those before. */
+static inline __attribute__((always_inline)) vec with_group(const mm_ending *left, const scales *s,
+                                                            vec x, int64_t r, const int half)
+{
+    x = _mm512_fmadd_ps(s->scale[half], x,
+                        s->started ? LOAD(left->addend[0] + r * MM_PANEL + half * LANES)
+                                   : SPLAT(-0.0f)); /* adding it changes nothing */
+    return s->added ? _mm512_fmadd_ps(s->more[half], WORD(left->sums + r * left->apart), x) : x;
+}
+
+static inline __attribute__((always_inline)) vec
+with_addends(const mm_ending *left, vec x, int64_t at, const int first, const int addends)
+{
+    for (int q = first; q < addends; q++)
         x = ADD(LOAD(left->addend[q] + at), x);
     return x;
 }
 
-static inline __attribute__((always_inline)) void end_row(const ending *e, int64_t r,
-                                                          const int addends, const way way)
+static inline __attribute__((always_inline)) void
+end_row(const ending *e, const scales *s, int64_t r, const int addends, const way way)
 {
+    const int first = s->any && s->started; /* addend that is added here */
     const mm_ending *left = e->left;
     const bool half = left->half;
     const int64_t at = r * MM_PANEL;
@@ -111,8 +142,12 @@ static inline __attribute__((always_inline)) void end_row(const ending *e, int64
         x = chain_by_fma(&e->of, r, e->column);
         y = half ? x : chain_by_fma(&e->of, r, e->column + LANES);
     }
-    x = with_addends(left, x, at, addends);
-    y = half ? x : with_addends(left, y, at + LANES, addends);
+    if (s->any) {
+        x = with_group(left, s, x, r, 0);
+        y = half ? x : with_group(left, s, y, r, 1);
+    }
+    x = with_addends(left, x, at, first, addends);
+    y = half ? x : with_addends(left, y, at + LANES, first, addends);
     if (way == FINISHED) {
         finish_vector(left->finish, x, left->row + r, left->column, LANES);
         if (!half)
@@ -145,12 +180,13 @@ static inline __attribute__((always_inline)) void end_four(ending *e, const int 
                                                            const way way)
 {
     const int64_t r = e->left->done, rows = e->left->rows;
+    const scales s = scales_of(e->left);
     e->left->done = mm_min(r + 4, rows);
     if (r + 4 <= rows)
-        UNROLL for (int i = 0; i < 4; i++) end_row(e, r + i, addends, way);
+        UNROLL for (int i = 0; i < 4; i++) end_row(e, &s, r + i, addends, way);
     else
         for (int64_t i = r; i < rows; i++)
-            end_row(e, i, addends, way);
+            end_row(e, &s, i, addends, way);
 }
 
 static inline __attribute__((always_inline)) void end_way(ending *e, const way way)
@@ -209,14 +245,16 @@ typedef struct walk {
 typedef struct part {
     const char *a;
     const uint32_t *b;
-    int64_t steps;
+    int64_t steps, panel; /* words of a panel */
 } part;
 
 static inline part part_of(const chain *of, int p)
 {
     const mm_pass *pass = &of->band->pass[p];
+    const int64_t panel = mm_pass_words(pass);
     return (part){ (const char *)of->band->a + pass->at * 4,
-                   pass->steps == 0 ? NULL : of->band->b[p] + of->j * pass->steps, pass->steps };
+                   pass->steps == 0 ? NULL : of->band->b[p] + of->j / MM_PANEL * panel, pass->steps,
+                   panel };
 }
 
 /* Sums of 16 rows lie `MM_PANEL` floats apart. Tiles 0..3 are sums, 4 and 5 are of A, the rest of
@@ -276,7 +314,7 @@ static inline __attribute__((always_inline)) void sums_1(float *c, const walk *w
     for (int p = w->of.begin; p < w->of.end; p++) {
         part x = part_of(&w->of, p);
         for (int64_t s = 0; s < x.steps; s += CHUNK_STEPS) {
-            const uint32_t *then = x.b + x.steps * MM_PANEL;
+            const uint32_t *then = x.b + x.panel;
             mm_ask(w->soon, w->lines);
             _tile_loadd(4, x.a, ld);
             _tile_loadd(6, x.b, B_STRIDE);
@@ -315,6 +353,13 @@ static bool begin_end(ending *e, const chain *of, const float *sum, int64_t next
     mm_ending *left = e->left;
     *e = (ending){ left, of->end - of->begin > 1, *of, next * MM_PANEL };
     *left = (mm_ending){ .sum = sum + next * 16 * MM_PANEL, .ld = MM_PANEL, .rows = band->rows };
+    if (last->scaled) {
+        const int64_t panel = j / MM_PANEL * mm_pass_words(last);
+        left->scaled = last;
+        left->scale = (const float *)(band->b[of->begin] + panel + last->steps * MM_PANEL);
+        left->sums = (const char *)band->a + last->sums * 4;
+        left->apart = band->words * 4;
+    }
     /* The first addend of a chained pass is the sum that the unit went on from. */
     for (int q = last == first ? 0 : 1; q < last->addends; q++)
         left->addend[left->addends++] = mm_sums_at(band, last->addend[q], of->j) + at;
@@ -392,7 +437,7 @@ static void run_chain(walk *w, ending *e, float *sum, int64_t cols)
     }
     /* The sums of a slice's first block are what they are; the unit stores whole tiles. */
     const bool whole = band->rows == MM_PANEL && cols > 16,
-               alone = pass->addends == 0 && w->of.end == w->of.begin + 1;
+               alone = pass->addends == 0 && !pass->scaled && w->of.end == w->of.begin + 1;
     if (whole && alone && (w->of.end < band->passes || band->finish == NULL)) {
         sums_2(mm_sums_at(band, pass->to, w->of.j), w, true);
         return;
@@ -418,6 +463,6 @@ void mm_run_amx(const mm_band *band)
             w.of = chain_at(band, p, j);
             run_chain(&w, &e, band->stored, mm_min(tile, band->cols - j));
         }
-    if (e.chained)
+    if (e.chained || (is_left(&e) && band->ending->scaled != NULL))
         end_all(&e);
 }

@@ -27,6 +27,7 @@ typedef struct item {
     bool first, last; /* of the slice */
     bool a_km;
     bool groups; /* of codes in groups */
+    int sums;    /* of a row's elements that it wants, one a group */
     /* Of mma8 and mma16: the block begins a chain, ends one, and some chain ended before it. */
     bool begins, ends, added;
 } item;
@@ -97,6 +98,8 @@ static bool next_item(item *item, cursor *at)
         item->k0 = at->k0;
         item->groups = at->plan->groups && mm_in_groups(term);
         item->kb = mm_block(term, at->k0, item->groups && !(at->plan->takes & MM_CODES));
+        for (int64_t k = 0; item->groups && mm_adds(term) && k < item->kb; item->sums++)
+            k += mm_block(term, at->k0 + k, true);
         item->last = move_on(at, item->kb);
         item->ends = item->last || at->begins;
     }
@@ -124,6 +127,7 @@ typedef struct stretch {
     mm_pass pass[MM_PASSES];
     int n;
     bool a_km;
+    int sums;              /* of a row's elements */
     int64_t words, stride; /* of a row of A in scratch, and between rows */
 } stretch;
 
@@ -191,12 +195,18 @@ static void cut_pieces(area *area, int64_t c0, int64_t c1)
 
 /* ---- stretches ---- */
 
+/* Words of a row before its first element. */
+static int64_t first_words(const mm_plan *plan)
+{
+    return plan->sums ? MM_ROW_SUMS : 0;
+}
+
 /* A slice's first block, and blocks that follow it and are short: a unit may add them to the sum
  * that it holds, so they stay together. */
 static int next_chain(item chain[CHAIN], const area *area, cursor *at)
 {
     int n = 0;
-    int64_t words = 0;
+    int64_t words = first_words(area->plan);
     if (mm_in_place(area->plan))
         return next_item(&chain[0], at);
     for (; n < CHAIN; n++) {
@@ -205,8 +215,8 @@ static int next_chain(item chain[CHAIN], const area *area, cursor *at)
             break;
         const item *now = &chain[n];
         words += words_of(area, now);
-        if (n > 0 &&
-            (!chain->first || now->first || now->kb > MM_CHUNK || words > area->engine->stride))
+        if (n > 0 && (!chain->first || now->first || now->kb > MM_CHUNK ||
+                      words > area->engine->stride || chain->groups || now->groups))
             break;
         *at = ahead;
     }
@@ -249,6 +259,7 @@ static mm_pass pass_of(const area *area, const item *item, int64_t at, bool chai
                      .chained = chained,
                      .to.index = v->slot,
                      .scaled = item->groups,
+                     .added = item->sums > 0,
                      .started = !item->first };
     if (area->engine->mma) {
         pass.goes_on = !item->begins;
@@ -284,7 +295,10 @@ static bool add_chain(stretch *s, const area *area, cursor *at, int64_t limit)
     for (int i = 0; i < n; i++) {
         s->item[s->n] = chain[i];
         s->a_km |= chain[i].a_km;
-        s->pass[s->n++] = pass_of(area, &chain[i], s->words, i > 0);
+        s->pass[s->n] = pass_of(area, &chain[i], s->words, i > 0);
+        s->pass[s->n++].sums = s->sums;
+        s->sums += chain[i].sums;
+        assert(s->sums <= MM_ROW_SUMS); /* a group has 8 words or more, or is the last one */
         s->words += words_of(area, &chain[i]);
     }
     *at = ahead;
@@ -303,7 +317,7 @@ static int waiting(const stretch *s)
  * in groups for which scratch has less. */
 static bool whole_slices(stretch *s, const area *area, cursor *at)
 {
-    stretch all = { 0 };
+    stretch all = { .words = first_words(area->plan) };
     cursor ahead = *at;
     s->n = 0;
     while (add_chain(&all, area, &ahead, area->engine->wide))
@@ -322,7 +336,7 @@ static bool next_stretch(stretch *s, const area *area, cursor *at)
 {
     if (area->engine->wide == 0 || mm_in_place(area->plan) || at->entered ||
         !whole_slices(s, area, at)) {
-        *s = (stretch){ .stride = area->engine->stride };
+        *s = (stretch){ .words = first_words(area->plan), .stride = area->engine->stride };
         while (add_chain(s, area, at, s->stride))
             ;
     }
@@ -354,6 +368,10 @@ static void bring_rows(area *area, const stretch *s, const piece *piece, held *h
         held[p].lda = term->lda;
         sheaf__mm_rows(area->scratch_a + s->pass[p].at, area->engine, term, area->dtype,
                        band_row(area, first), band_row(area, end), item->k0, item->kb, s->stride);
+        if (item->sums > 0)
+            sheaf__mm_row_sums((float *)area->scratch_a + s->pass[p].sums, term,
+                               band_row(area, first), band_row(area, end), item->k0, item->kb,
+                               s->stride);
     }
 }
 
@@ -387,7 +405,7 @@ static uint32_t *bring_panels(area *area, const stretch *s, uint32_t *buffer, bo
                     c->code[p] = &term->w->code[mm_code_box(term->w, c->j0, item->k0)];
             }
             if (c->b[p] == buffer)
-                buffer += (steps_of(area, item) + item->groups) * mm_up(c->j1 - c->j0, MM_PANEL);
+                buffer += mm_pass_words(&s->pass[p]) * mm_div_up(c->j1 - c->j0, MM_PANEL);
         }
     return buffer;
 }

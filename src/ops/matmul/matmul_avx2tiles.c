@@ -12,4 +12,6 @@
         WIDE_ROW(1, 4, PAIRS_ROW(1, 4)), WIDE_ROW(2, 2, PAIRS_ROW(2, 2)), TALL_ROW(3) };
 /* clang-format on */
 
+#define TAKEN(f) f(1) f(2)
+
 #include "ops/matmul/matmul_kernel.h"

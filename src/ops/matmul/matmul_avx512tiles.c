@@ -17,5 +17,6 @@
 /* clang-format on */
 #define STEP(acc, a, b) _mm512_fmadd_ps(a, b, acc)
 #define CODES(f) f(1) f(2) f(3)
+#define TAKEN(f) f(1) f(2) f(3)
 
 #include "ops/matmul/matmul_kernel.h"

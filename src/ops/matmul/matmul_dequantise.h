@@ -201,11 +201,11 @@ void NAME(mm_values)(uint32_t *to, const mm_codes *l, int64_t row, int64_t col, 
     const int64_t k0 = col / MM_BLOCK * MM_BLOCK;
     const bool between = made == MM_BACK && !sheaf__quant_of_rows(q) && q->dtype != SHEAF_F32 &&
                          q->dtype != w->dtype;
-    const way way = q->codes == SHEAF__INT8      ? (q->added ? ADDED_BYTES : SIGNED_BYTES)
-                    : q->codes == SHEAF__F8_E4M3 ? FLOAT_BYTES
-                    : q->zeros                   ? ZEROED
-                    : q->added                   ? ADDED
-                                                 : TABLED;
+    const way way = q->codes == SHEAF__INT8          ? (q->added ? ADDED_BYTES : SIGNED_BYTES)
+                    : q->codes == SHEAF__F8_E4M3     ? FLOAT_BYTES
+                    : q->zeros                       ? ZEROED
+                    : q->added && made != MM_NUMBERS ? ADDED
+                                                     : TABLED;
     const int type = w->dtype == SHEAF_F32 ? 0 : w->dtype == SHEAF_BF16 ? 1 : 2;
     float numbers[16];
     numbers_of(numbers, q);

@@ -17,13 +17,14 @@
     .spread = true, .few = (tile_rows), .most_in_pairs = (product_rows)
 /* Codes in groups. */
 #define TAKES(tile_rows, product_rows)                                                             \
-    .pairs = true, .takes = (tile_rows), .most_taken = (product_rows)
+    .groups = true, .takes = (tile_rows), .most_taken = (product_rows)
 #define CODES(product_rows) .codes = (product_rows), .expand = mm_expand_avx512
 
 static const mm_engine avx2_f32 = { ENGINE(avx2, MM_STRIDE_F32, 6), .direct = 6, .lanes = 8,
                                     .outer = mm_outer_avx2, .outer_rows = 6 };
 static const mm_engine avx2_pairs = { ENGINE(avx2, MM_STRIDE_F32, 6), SPREAD(2, 24), TAKES(4, 12) };
-static const mm_engine avx2_tiles = { ENGINE(avx2tiles, MM_STRIDE_F32, 3), SPREAD(2, 24) };
+static const mm_engine avx2_tiles = { ENGINE(avx2tiles, MM_STRIDE_F32, 3), SPREAD(2, 24),
+                                      TAKES(2, 4) };
 static const mm_engine avx2_f16 = { ENGINE(avx2, MM_STRIDE_F32, 6) };
 #ifndef SHEAF_NO_X86
 /* Ten rows where A is read in place: rows a power of two apart share a set of an eight-way
@@ -39,7 +40,7 @@ static const mm_engine avx512_f16 = { ENGINE(avx512, MM_STRIDE_F32, 14) };
 static const mm_engine avx512_spread = { ENGINE(avx512, MM_STRIDE_F32, 14), SPREAD_512 };
 static const mm_engine avx512_pairs = { ENGINE(avx512bf16, MM_STRIDE_PAIRS, 14), .direct = 12,
                                         .most_unasked = 14, TAKES(8, 8), CODES(4) };
-#define TILES_512 SPREAD(3, 48), CODES(3)
+#define TILES_512 SPREAD(3, 48), CODES(3), TAKES(3, 6)
 static const mm_engine avx512_tiles = { ENGINE(avx512tiles, MM_STRIDE_F32, 7), TILES_512 };
 /* Where vdpbf16ps is slow or not the order, the instruction that rounds is fast all the same. */
 static const mm_engine amx_spread = { ENGINE_OF(avx512, MM_STRIDE_F32, 14, mm_values_avx512bf16),
@@ -59,6 +60,7 @@ static const mm_engine amx_tiles = { .run = mm_run_amx,
                                      .leave = mm_leave_amx,
                                      .end = mm_end_amx,
                                      .values = mm_values_avx512bf16,
+                                     .groups = true,
                                      CODES(0) };
 #endif
 

@@ -37,11 +37,12 @@ typedef struct store {
     int64_t ldto, across;
     /* v = scale * block sum, or if `started` fma(scale, block sum, addend[0]); see mm_pass. Tiles
      * that take codes find scales themselves. */
-    bool scaled, started;
+    bool scaled, added, started;
     const float *scale;
-    int64_t apart; /* floats between panels of it */
-    bool final;    /* a NaN becomes the default one; partial sums need not care */
-    bool halves;   /* rounded to bfloat16 */
+    const char *sums; /* of the first row's elements, STRIDE words from the next one's */
+    int64_t apart;    /* floats between panels of it */
+    bool final;       /* a NaN becomes the default one; partial sums need not care */
+    bool halves;      /* rounded to bfloat16 */
 } store;
 
 typedef struct operands {
@@ -197,6 +198,11 @@ static inline __attribute__((always_inline)) void put(vec c[][MOST_VECTORS], con
                 FMA(scale, c[r][v],
                     s->started ? LOAD(p.at + r * p.ld + PANEL_OF(v) * p.across + COLUMN_OF(v))
                                : SPLAT(-0.0f)); /* adding it changes nothing */
+            if (!s->added)
+                continue;
+            const vec added = LOAD(s->scale + PANEL_OF(v) * s->apart + MM_PANEL + COLUMN_OF(v));
+            UNROLL for (int r = 0; r < rows; r++) c[r][v] =
+                FMA(added, WORD(s->sums + r * STRIDE * 4), c[r][v]);
         }
     }
     put_from(c, s, s->scaled && s->started, rows, vectors);
@@ -303,7 +309,7 @@ static inline __attribute__((always_inline)) void tile_of_chains(const operands 
     vec acc[ROWS][MOST_VECTORS];
     const char *a = in->a;
     const uint32_t *b = in->b;
-    const int64_t panel = in->steps * MM_PANEL, chunk = pairs ? CHUNK / 2 : CHUNK;
+    const int64_t panel = in->panel_words, chunk = pairs ? CHUNK / 2 : CHUNK;
     UNROLL for (int r = 0; r < rows; r++) UNROLL for (int v = 0; v < vectors; v++) acc[r][v] =
         ZERO();
     for (int64_t left = in->steps; left > 0; left -= chunk) {
@@ -426,12 +432,14 @@ static inline void begin_pass(operands *in, store *s, const tile_at *t, int p)
     s->across = t->across;
     s->final = s->halves = false;
     s->scaled = pass->scaled;
+    s->added = pass->added;
     s->started = pass->started;
+    s->sums = (const char *)band->a + pass->sums * 4;
     for (int q = 0; q < pass->addends; q++)
         s->addend[q] = (place){ sums_at(t, pass->addend[q]), MM_PANEL, t->across };
     in->a = (const char *)band->a + pass->at * 4;
     in->steps = pass->steps;
-    in->panel_words = (pass->steps + pass->scaled) * MM_PANEL;
+    in->panel_words = mm_pass_words(pass);
     in->b = pass->steps == 0 ? NULL
             : band->ldb > 0  ? band->b[p] + t->j
                              : band->b[p] + t->panel * in->panel_words + t->inside;

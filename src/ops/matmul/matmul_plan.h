@@ -42,6 +42,7 @@ typedef struct mm_plan {
     bool stacked;         /* the jobs read the same columns of one B, not one A */
     bool spread;          /* B is spread before use */
     bool groups;          /* codes in groups are summed so */
+    bool sums;            /* rows begin with sums of their elements */
     int takes;            /* MM_COMPRESSED, MM_CODES: forms of B that kernels read as they are */
     size_t scratch_b;     /* words of scratch for B */
     int64_t down, across; /* areas; bands and panels are dealt out evenly */

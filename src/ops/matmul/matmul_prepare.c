@@ -2,6 +2,7 @@
  *
  * Compiled with -mavx2; the AVX-512 kernels use it too, as copying is bound by
  * memory. */
+#include "ops/math/math.h"
 #include "ops/matmul/matmul_quant.h"
 #include "ops/matmul/matmul_transpose.h"
 
@@ -137,6 +138,42 @@ void sheaf__mm_rows(uint32_t *rows, const mm_engine *engine, const sheaf__term *
         spread_row(rows + i * stride, (kb + 1) / 2);
     for (int64_t i = 0; dtype == SHEAF_F16 && !engine->mma && i < count; i++)
         widen_row(rows + i * stride, (kb + 1) / 2);
+}
+
+/* The sum of `count` numbers by lanes (docs/contract.md, 1.3), the last of which get zeros. */
+static float sum_by_lanes(const uint16_t *x, int64_t count)
+{
+    __m256 low = _mm256_setzero_ps(), high = low;
+    float lane[16];
+    for (int64_t i = 0; i < count; i += 16) {
+        const __m256i at = _mm256_loadu_si256((const __m256i *)(x + i)),
+                      a = _mm256_cvtepu16_epi32(_mm256_castsi256_si128(at)),
+                      b = _mm256_cvtepu16_epi32(_mm256_extracti128_si256(at, 1));
+        low = _mm256_add_ps(low, _mm256_castsi256_ps(_mm256_slli_epi32(a, 16)));
+        high = _mm256_add_ps(high, _mm256_castsi256_ps(_mm256_slli_epi32(b, 16)));
+    }
+    _mm256_storeu_ps(lane, low);
+    _mm256_storeu_ps(lane + 8, high);
+    return sheaf__lanes_join(lane);
+}
+
+void sheaf__mm_row_sums(float *to, const sheaf__term *term, int64_t i0, int64_t i1, int64_t k0,
+                        int64_t kb, int64_t stride)
+{
+    for (int64_t i = i0; i < i1; i++, to += stride)
+        for (int64_t k = k0, g = 0, n; k < k0 + kb; k += n, g++) {
+            uint16_t x[MM_BLOCK];
+            const uint16_t *a =
+                (const uint16_t *)term->a + (term->a_km ? k * term->lda + i : i * term->lda + k);
+            n = mm_min(mm_block(term, k, true), k0 + kb - k);
+            for (int64_t c = 0; term->a_km && c < n; c++)
+                x[c] = a[c * term->lda];
+            if (!term->a_km)
+                memcpy(x, a, (size_t)n * sizeof *x);
+            for (int64_t c = n; c % 16 != 0; c++)
+                x[c] = 0;
+            to[g] = sum_by_lanes(x, n);
+        }
 }
 
 /* ---- B ----
@@ -362,12 +399,14 @@ static void panels_of_codes(const shelf *shelf, const mm_engine *engine, const s
         values_of(engine)(panel_of(shelf, j), &codes, j, k0, kb, MM_AHEAD);
 }
 
-/* The same of codes in groups, of one group: their numbers, and behind them the scales. */
+/* The same of codes in groups, of one group: their numbers, and last in a panel the scales. */
 static void panels_of_group(const shelf *shelf, const mm_engine *engine, const sheaf__term *term,
                             int64_t k0, int64_t kb, bool spread)
 {
     const mm_codes codes = sheaf__mm_codes(term->w);
-    const int64_t steps = mm_steps(SHEAF_BF16, kb), block0 = k0 / MM_BLOCK * MM_BLOCK;
+    const int64_t steps = mm_steps(SHEAF_BF16, kb), block0 = k0 / MM_BLOCK * MM_BLOCK,
+                  last = shelf->stride - sheaf__quant_floats(&term->w->quant) * MM_PANEL,
+                  filled = steps * (spread ? 2 : 1) * MM_PANEL;
     uint32_t pairs[MM_PANEL * MM_BLOCK / 2];
     mm_taken taken;
     sheaf__mm_take(&taken, term, shelf->j0, block0);
@@ -376,8 +415,9 @@ static void panels_of_group(const shelf *shelf, const mm_engine *engine, const s
         values_of(engine)(spread ? pairs : to, &codes, j, k0, kb, MM_NUMBERS);
         if (spread)
             spread_panels(to, pairs, steps);
-        sheaf__mm_group_scales((float *)(to + (spread ? 2 : 1) * steps * MM_PANEL), &taken,
-                               (j - shelf->j0) / MM_PANEL, k0 - block0);
+        memset(to + filled, 0, (size_t)(last - filled) * sizeof *to);
+        sheaf__mm_group_scales((float *)(to + last), &taken, (j - shelf->j0) / MM_PANEL,
+                               k0 - block0);
     }
 }
 
@@ -402,7 +442,8 @@ const uint32_t *sheaf__mm_panels(uint32_t *buffer, const mm_engine *engine, cons
     if (made)
         return buffer;
     if (groups) {
-        const shelf group = { buffer, (steps * (spread ? 2 : 1) + 1) * MM_PANEL, j0, j1 };
+        const int64_t scales = sheaf__quant_floats(&term->w->quant);
+        const shelf group = { buffer, (padded * (spread ? 2 : 1) + scales) * MM_PANEL, j0, j1 };
         panels_of_group(&group, engine, term, k0, kb, spread);
         return buffer;
     }

@@ -35,6 +35,7 @@
 #define MM_STRIDE_F32 272
 #define MM_STRIDE_PAIRS 144
 #define MM_STRIDE_WIDE 240 /* of short blocks of pairs, where a kernel takes any */
+#define MM_ROW_SUMS 16     /* words of a row for sums of its elements, where any are wanted */
 
 static inline int64_t mm_min(int64_t a, int64_t b)
 {
@@ -168,6 +169,7 @@ typedef struct mm_taken {
      * groups between rows. */
     int64_t first_group, apart;
     const float *nested, *map;
+    int64_t floats;      /* of a group, for each row */
     uint16_t number[16]; /* values of codes, as bfloat16 */
 } mm_taken;
 
@@ -185,9 +187,12 @@ typedef struct mm_pass {
      * in the order `tiles` the unit may go on from there. */
     bool chained;
     /* Of codes in groups (matmul.h): v = scale * block sum, or, once the slice has a sum,
-     * v = fma(scale, block sum, addend[0]). Scales are behind the last step of a panel; where it
-     * is taken as codes, it has several blocks. */
-    bool scaled, started;
+     * v = fma(scale, block sum, addend[0]); then, if something is `added`, v = fma(that, sum of A's
+     * elements, v). Scales are behind the last step of a panel, and behind them what is added;
+     * where it is taken as codes, it has several blocks. Sums of A's elements are among a row's
+     * first MM_ROW_SUMS words, from `sums` on. */
+    bool scaled, added, started;
+    int sums;
     /* In the orders mma8 and mma16, whose chains span blocks: the pass goes on from what is in
      * `chain`; what it leaves in `to` is a chain's sum, with addends, or else the chain so far. */
     bool goes_on, ends;
@@ -196,12 +201,22 @@ typedef struct mm_pass {
     mm_slot addend[MM_DEPTH], to;
 } mm_pass;
 
+/* Words of a panel. */
+static inline int64_t mm_pass_words(const mm_pass *pass)
+{
+    return (pass->steps + pass->scaled + pass->added) * MM_PANEL;
+}
+
 /* Sums that a unit has stored and that are not yet where they belong: it multiplies the next ones
  * meanwhile, in the same band or in the one that follows. */
 typedef struct mm_ending {
     int way; /* the engine's own */
     int addends;
     bool half;                     /* 16 columns, not 32 */
+    const mm_pass *scaled;         /* or NULL; then: */
+    const float *scale;            /* [32], and what is added */
+    const char *sums;              /* the first row's sum of A's elements, */
+    int64_t apart;                 /* and bytes between rows' */
     const float *sum;              /* [rows][32] */
     const float *addend[MM_DEPTH]; /* of the same form */
     void *to;
@@ -272,7 +287,7 @@ typedef struct mm_engine {
     int codes;   /* rows of a product up to which it takes compressed panels as they are */
     int takes;   /* rows of a tile that takes codes in groups, and those of a product */
     int most_taken;
-    bool pairs; /* it has the order `pairs`, and so that of codes in groups */
+    bool groups; /* it has the order of codes in groups */
     /* A faster sheaf__mm_expand(), or NULL */
     void (*expand)(uint32_t *to, const uint32_t *box, const mm_code *code, int64_t steps);
     /* A faster sheaf__mm_values() of matmul_quant.h, or NULL */
@@ -342,7 +357,7 @@ static inline const mm_engine *mm_engine_of(const mm_isa *isa, sheaf_dtype dtype
         return isa->mma[sums == SHEAF_SUMS_MMA16][dtype == SHEAF_F16];
     if (dtype != SHEAF_BF16)
         return dtype == SHEAF_F16 ? isa->f16 : isa->f32;
-    return sums == SHEAF_SUMS_TILES ? isa->tiles : isa->pairs;
+    return sheaf__sums_of_values(sums) == SHEAF_SUMS_TILES ? isa->tiles : isa->pairs;
 }
 
 /* The same for a product of `rows` rows: of one to three the tile unit would compute sixteen, and
@@ -350,9 +365,8 @@ static inline const mm_engine *mm_engine_of(const mm_isa *isa, sheaf_dtype dtype
 static inline const mm_engine *mm_engine_for(const mm_isa *isa, sheaf_dtype dtype, sheaf_sums sums,
                                              int64_t rows)
 {
-    const bool few = dtype == SHEAF_BF16 && sums == SHEAF_SUMS_TILES && isa->few != NULL &&
-                     rows <= isa->few->few;
-    return few ? isa->few : mm_engine_of(isa, dtype, sums);
+    const mm_engine *engine = mm_engine_of(isa, dtype, sums);
+    return engine == isa->tiles && isa->few != NULL && rows <= isa->few->few ? isa->few : engine;
 }
 
 /* Words of k elements as rows and panels of an engine have them. */
@@ -461,10 +475,14 @@ uint16_t sheaf__mm_code_half(const sheaf__packed *w, int64_t row, int64_t col);
 void sheaf__mm_rows(uint32_t *rows, const mm_engine *engine, const sheaf__term *term,
                     sheaf_dtype dtype, int64_t i0, int64_t i1, int64_t k0, int64_t kb,
                     int64_t stride);
+/* sheaf__mm_row_sums - of the same, a block's that is codes in groups, the sums of each group's
+ * elements: [i1 - i0], `stride` words apart, of groups. */
+void sheaf__mm_row_sums(float *to, const sheaf__term *term, int64_t i0, int64_t i1, int64_t k0,
+                        int64_t kb, int64_t stride);
 /* Columns [j0, j1), j0 a multiple of 32, elements [k0, k0 + kb) of the term's B. Returns the
  * first panel, in place where the stored form serves (takes: also another than panels), else in
  * `buffer`, which has MM_BLOCK words for each column; groups: it is codes in groups, of one, which
- * get a step of scales; made: they are there already. */
+ * get a step of scales, and one of what is added; made: they are there already. */
 const uint32_t *sheaf__mm_panels(uint32_t *buffer, const mm_engine *engine, const sheaf__term *term,
                                  sheaf_dtype dtype, int64_t j0, int64_t j1, int64_t k0, int64_t kb,
                                  bool spread, int takes, bool groups, bool made);
@@ -485,12 +503,12 @@ int sheaf__mm_panels_source(mm_soon soon[MM_RUNS], const sheaf__term *term, shea
 /* sheaf__mm_take - the codes of a term's W from `row` on, of the block at k0, if they are in
  * groups. */
 void sheaf__mm_take(mm_taken *t, const sheaf__term *term, int64_t row, int64_t k0);
-/* sheaf__mm_scales - of the groups of panel `panel` after t's row: [groups][32], in place, or in
- * `room`. */
+/* sheaf__mm_scales - of the groups of panel `panel` after t's row: [groups][floats][32], in place,
+ * or in `room`. */
 #define MM_MOST_SCALES ((MM_BLOCK / 16 + 1) * MM_PANEL)
 const float *sheaf__mm_scales(float room[MM_MOST_SCALES], const mm_taken *t, int64_t panel);
 /* The same of the group alone that has column `col` of the block. */
-void sheaf__mm_group_scales(float to[MM_PANEL], const mm_taken *t, int64_t panel, int64_t col);
+void sheaf__mm_group_scales(float *to, const mm_taken *t, int64_t panel, int64_t col);
 
 /* The type in which a term's B is stored, and whether an engine widens it. */
 static inline sheaf_dtype mm_stored(const sheaf__term *term, sheaf_dtype dtype)
@@ -536,11 +554,20 @@ static inline bool mm_in_groups(const sheaf__term *term)
     if (term->form != SHEAF__B_AHEAD || !w->quantised || w->dtype != SHEAF_BF16)
         return false;
     const sheaf__quant *q = &w->quant;
-    if (sheaf__code_bits(q->codes) != 4 || q->zeros || q->added ||
-        q->grouping == SHEAF__GROUPS_INDEXED)
+    if (sheaf__code_bits(q->codes) != 4 || q->zeros || q->grouping == SHEAF__GROUPS_INDEXED)
         return false;
     return q->block == 0 || (q->block % 16 == 0 && w->box.col0 % 16 == 0 &&
                              (q->grouping == SHEAF__GROUPS_OF_ROW || w->box.in % q->block == 0));
+}
+/* Whether something is added to its scaled codes. */
+static inline bool mm_adds(const sheaf__term *term)
+{
+    return mm_in_groups(term) && term->w->quant.added;
+}
+/* Whether a job's codes are summed in groups. */
+static inline bool mm_sums_groups(const sheaf__product *job, sheaf_sums sums)
+{
+    return job->dtype == SHEAF_BF16 && sheaf__sums_of_values(sums) != sums;
 }
 /* Elements of the block of a term's k that begins at k0. */
 static inline int64_t mm_block(const sheaf__term *term, int64_t k0, bool groups)

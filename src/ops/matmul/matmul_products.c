@@ -233,7 +233,8 @@ static bool same_blocks(const sheaf__term *a, const sheaf__term *b)
     const bool groups = mm_in_groups(a);
     if (groups != mm_in_groups(b))
         return false;
-    return !groups || (a->w->quant.block == b->w->quant.block && a->w->box.col0 == b->w->box.col0);
+    return !groups || (a->w->quant.block == b->w->quant.block &&
+                       a->w->quant.added == b->w->quant.added && a->w->box.col0 == b->w->box.col0);
 }
 
 /* Jobs of one slice that multiply the same A, block by block: the layers and the slices of layers
@@ -308,6 +309,7 @@ static void plan_scratch(mm_plan *plan, int slots)
             const int64_t steps = mm_steps(mm_computed(plan->engine, job->dtype), job->term[t].k),
                           padded = mm_padded(plan->engine, steps);
             all += (size_t)(padded * plan->cols);
+            plan->sums |= plan->groups && mm_adds(&job->term[t]);
             plan->packing |=
                 padded > steps || !mm_panels_in_place(plan->engine, &job->term[t], job->dtype,
                                                       plan->spread, plan->takes);
@@ -318,7 +320,7 @@ static void plan_scratch(mm_plan *plan, int slots)
         !plan->packing || plan->outer ? 0
         : plan->thin
             ? all
-            : (size_t)(plan->cols * (mm_widest(plan->engine) + (plan->groups ? MM_PASSES : 0)));
+            : (size_t)(plan->cols * (mm_widest(plan->engine) + (plan->groups ? 2 * MM_PASSES : 0)));
     const size_t capacity =
         SHEAF__THREAD_SCRATCH / sizeof(float) - MM_SCRATCH_A - MM_SCRATCH_NEAR - plan->scratch_b;
     const int64_t most = plan->engine->area_rows > 0 ? plan->engine->area_rows : MOST_ROWS;
@@ -422,9 +424,10 @@ static void run_batch(const mm_isa *isa, sheaf__device *device, const sheaf__pro
                 ? SHEAF_SUMS_PAIRS /* float16, which is widened as ever */
                 : device->sums;
         const mm_engine *engine = mm_engine_for(isa, job[j].dtype, sums, job[j].m);
-        const int64_t areas = plan_jobs(
-            plan, &job[j], jobs - j, engine,
-            engine != NULL && engine->pairs && sums == SHEAF_SUMS_GROUPS, share, device->threads);
+        const int64_t areas =
+            plan_jobs(plan, &job[j], jobs - j, engine,
+                      engine != NULL && engine->groups && mm_sums_groups(&job[j], sums), share,
+                      device->threads);
         plan->first = tasks;
         tasks += areas;
         batch.plans += areas > 0;

@@ -40,13 +40,7 @@ size_t sheaf__mm_quant_size(const sheaf__packed *w)
 
 /* ---- one value ---- */
 
-/* An element's factor and summand, and the zero of its code. */
-typedef struct group {
-    float scale, added;
-    int zero;
-} group;
-
-static group group_of(const mm_codes *l, int64_t row, int64_t col)
+mm_group sheaf__mm_group_of(const mm_codes *l, int64_t row, int64_t col)
 {
     const sheaf__packed *w = l->w;
     const sheaf__quant *q = &w->quant;
@@ -69,7 +63,7 @@ static group group_of(const mm_codes *l, int64_t row, int64_t col)
         }
         zeros = (const uint8_t *)cell + groups * MM_PANEL * mm_scale_bytes(q);
     }
-    group out = { .zero = q->zeros ? zeros[g * MM_PANEL + r] : 8 };
+    mm_group out = { .zero = q->zeros ? zeros[g * MM_PANEL + r] : 8 };
     if (!q->doubled) {
         const float *at = scales + g * sheaf__quant_floats(q) * MM_PANEL + r;
         out.scale = at[0];
@@ -96,15 +90,10 @@ static uint32_t code_at(const mm_codes *l, int64_t row, int64_t col)
     return codes[word] >> shift & (uint32_t)(sheaf__code_bits(w->quant.codes) == 4 ? 15 : 255);
 }
 
-float sheaf__mm_scale(const mm_codes *l, int64_t row, int64_t col)
-{
-    return group_of(l, row, col).scale;
-}
-
 float sheaf__mm_value(const mm_codes *l, int64_t row, int64_t col, mm_made made)
 {
     const sheaf__quant *q = &l->w->quant;
-    const group g = group_of(l, row, col);
+    const mm_group g = sheaf__mm_group_of(l, row, col);
     const uint32_t code = code_at(l, row, col);
     const float number =
         q->codes == SHEAF__INT4 ? (float)((int)code - g.zero) : sheaf__code_value(q->codes, code);
@@ -286,7 +275,8 @@ void sheaf__mm_take(mm_taken *t, const sheaf__term *term, int64_t row, int64_t k
                      .block = mm_min(block > 0 ? block : cols, MM_BLOCK),
                      .first = mm_min(left, cols),
                      .nested = (const float *)((const char *)w->ahead + l.nested),
-                     .map = (const float *)((const char *)w->ahead + l.map) };
+                     .map = (const float *)((const char *)w->ahead + l.map),
+                     .floats = sheaf__quant_floats(&w->quant) };
     for (uint32_t code = 0; code < 16; code++)
         t->number[code] = mm_to_bf16(sheaf__code_value(w->quant.codes, code));
     if (w->quant.doubled) {
@@ -332,12 +322,12 @@ const float *sheaf__mm_scales(float room[MM_MOST_SCALES], const mm_taken *t, int
     return room;
 }
 
-void sheaf__mm_group_scales(float to[MM_PANEL], const mm_taken *t, int64_t panel, int64_t col)
+void sheaf__mm_group_scales(float *to, const mm_taken *t, int64_t panel, int64_t col)
 {
     const int64_t g = col < t->first ? 0 : (col - t->first) / t->block + 1;
     if (t->w->quant.doubled)
         group_scales(to, t, panel, g);
     else
-        memcpy(to, (const float *)(t->cells + panel * t->bytes) + g * MM_PANEL,
-               MM_PANEL * sizeof *to);
+        memcpy(to, (const float *)(t->cells + panel * t->bytes) + g * t->floats * MM_PANEL,
+               (size_t)(t->floats * MM_PANEL) * sizeof *to);
 }

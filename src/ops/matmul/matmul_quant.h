@@ -89,10 +89,16 @@ static inline int64_t mm_code_word(const sheaf__quant *q, int64_t r, int64_t c, 
     return c / MM_UNIT * MM_PANEL + r;
 }
 
-/* sheaf__mm_value - W[row][col] rounded to w->dtype, as what it is made. sheaf__mm_scale - by what
- * its number is multiplied. They do not depend on what the thread does with denormals. */
+/* An element's factor and summand, and the zero of its code. */
+typedef struct mm_group {
+    float scale, added;
+    int zero;
+} mm_group;
+
+/* sheaf__mm_value - W[row][col] rounded to w->dtype, as what it is made. sheaf__mm_group_of - what
+ * its group has. They do not depend on what the thread does with denormals. */
 float sheaf__mm_value(const mm_codes *l, int64_t row, int64_t col, mm_made made);
-float sheaf__mm_scale(const mm_codes *l, int64_t row, int64_t col);
+mm_group sheaf__mm_group_of(const mm_codes *l, int64_t row, int64_t col);
 /* sheaf__mm_values - columns [col, col + cols), even ones on, all in one block, of the panel that
  * has W's row: [steps][32] words. */
 void sheaf__mm_values(uint32_t *to, const mm_codes *l, int64_t row, int64_t col, int64_t cols,

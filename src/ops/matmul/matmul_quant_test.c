@@ -46,8 +46,9 @@ typedef struct twins {
     sheaf__quant_box box;
     float *value; /* [rows][cols] */
     sheaf__packed codes, ahead, back;
-    /* [rows][cols]: as bfloat16, and of each element the number of its group and the scale */
-    float *number, *scale;
+    /* [rows][cols]: as bfloat16, and of each element the number of its group, the scale and what is
+     * added */
+    float *number, *scale, *added;
     int64_t *group;
 } twins;
 
@@ -213,6 +214,7 @@ static twins make_twins(sheaf_dtype dtype, const form *f, const sheaf__quant_box
     t.value = keep((size_t)(n * k) * 4);
     t.number = keep((size_t)(n * k) * 4);
     t.scale = keep((size_t)(n * k) * 4);
+    t.added = keep((size_t)(n * k) * 4);
     t.group = keep((size_t)(n * k) * sizeof *t.group);
     for (int64_t i = 0; i < n * k; i++) {
         const int64_t g = number_of_group(f, &from, box->row0 + i / k, box->col0 + i % k);
@@ -223,6 +225,7 @@ static twins make_twins(sheaf_dtype dtype, const form *f, const sheaf__quant_box
         t.value[i] = f->q.added ? product + from.added[g] : product;
         t.number[i] = sheaf__rounded(number, SHEAF_BF16);
         t.scale[i] = from.scale[g];
+        t.added[i] = from.added[g];
         t.group[i] = g;
         back[i] = int8 ? t.value[i] : sheaf__rounded(t.value[i], f->q.dtype);
     }
@@ -336,7 +339,7 @@ static bool has_groups(const sheaf__product *job, sheaf_sums sums)
     bool some = false;
     for (int t = 0; t < job->nterms; t++)
         some |= mm_in_groups(&job->term[t]);
-    return some && sums == SHEAF_SUMS_GROUPS && job->dtype == SHEAF_BF16;
+    return some && mm_sums_groups(job, sums);
 }
 
 static void check_same(const form *f, const sheaf__product *job, const sheaf__product *plain,
@@ -403,28 +406,57 @@ TEST(test_quant__products_are_the_same)
             random_ending(&job, ORDINARY);
         sheaf__product same = job;
         same.term = plain;
-        check_same(&f, &job, &same, (sheaf_sums)(i / 4 % 5), i);
+        check_same(&f, &job, &same, (sheaf_sums)(i / 4 % 7), i);
         drop_all();
     }
 }
 
+/* Of n <= 256 elements, what is missing of the last 32 being zero. */
+static float block_by_rule(const float *a, const float *b, int64_t n, bool tiles)
+{
+    float sum = 0;
+    for (int64_t c = 0; c < n && !tiles; c += 2)
+        sum = fmaf(a[c], b[c], fmaf(a[c + 1], b[c + 1], sum));
+    for (int64_t c = 0; c < n && tiles; c += 32) {
+        float even = 0, odd = 0;
+        for (int64_t e = c; e < c + 32; e += 2) {
+            even = fmaf(a[e], b[e], even);
+            odd = fmaf(a[e + 1], b[e + 1], odd);
+        }
+        sum = sum + (even + odd);
+    }
+    return sum;
+}
+
+static float lanes_by_rule(const float *a, int64_t n)
+{
+    float lane[16] = { 0 };
+    for (int64_t c = 0; c < (n + 15) / 16 * 16; c++)
+        lane[c % 16] += a[c];
+    for (int apart = 8; apart > 0; apart /= 2)
+        for (int i = 0; i < apart; i++)
+            lane[i] += lane[i + apart];
+    return lane[0];
+}
+
 /* One result as docs/contract.md, 1.9, has it. */
-static float by_rule(const twins *t, const sheaf__term *term, int64_t i, int64_t j)
+static float by_rule(const twins *t, const sheaf__term *term, int64_t i, int64_t j, bool tiles)
 {
     const int64_t k = t->box.cols;
     float sum = 0;
     for (int64_t at = 0, end; at < k; at = end) {
-        float block = 0;
-        for (end = at; end < k && (end == at || end % 256 != 0) &&
-                       t->group[j * k + end] == t->group[j * k + at];
-             end++)
-            ;
-        for (int64_t c = at; c < end; c += 2)
-            for (int64_t e = mm_min(c + 1, end - 1); e >= c; e--)
-                block = fmaf(sheaf__load(term->a, i * term->lda + e, SHEAF_BF16),
-                             t->number[j * k + e], block);
-        const float scale = t->scale[j * k + at];
-        sum = at == 0 ? scale * block : fmaf(scale, block, sum);
+        float a[256] = { 0 }, b[256] = { 0 };
+        const int64_t first = j * k + at;
+        for (end = at;
+             end < k && (end == at || end % 256 != 0) && t->group[j * k + end] == t->group[first];
+             end++) {
+            a[end - at] = sheaf__load(term->a, i * term->lda + end, SHEAF_BF16);
+            b[end - at] = t->number[j * k + end];
+        }
+        const float block = block_by_rule(a, b, end - at, tiles);
+        sum = at == 0 ? t->scale[first] * block : fmaf(t->scale[first], block, sum);
+        if (t->form.q.added)
+            sum = fmaf(t->added[first], lanes_by_rule(a, end - at), sum);
     }
     return sum;
 }
@@ -432,11 +464,13 @@ static float by_rule(const twins *t, const sheaf__term *term, int64_t i, int64_t
 /* Sums of codes in groups, of slices that begin within one, by the rule. */
 TEST(test_quant__groups_are_summed_by_the_rule)
 {
-    static const sheaf__codes codes[] = { SHEAF__INT4, SHEAF__NF4, SHEAF__FP4, SHEAF__E2M1 };
+    static const sheaf__codes codes[] = { SHEAF__INT4, SHEAF__NF4, SHEAF__FP4, SHEAF__E2M1,
+                                          SHEAF__UINT4 };
     static const int64_t blocks[] = { 0, 16, 32, 48, 64, 128, 256, 320, 4096 };
     const unsigned before = sheaf__mode();
-    for (int i = 0; i < 72; i++) {
-        form f = { .q = { .codes = codes[i % 4],
+    for (int i = 0; i < 120; i++) {
+        const sheaf_sums sums = below(2) ? SHEAF_SUMS_GROUPS : SHEAF_SUMS_TILES_GROUPS;
+        form f = { .q = { .codes = codes[i % 5],
                           .grouping = i % 2 ? SHEAF__GROUPS_OF_ROW : SHEAF__GROUPS_FLAT,
                           .block = blocks[i / 4 % 9],
                           .dtype = SHEAF_BF16 },
@@ -446,7 +480,8 @@ TEST(test_quant__groups_are_summed_by_the_rule)
             f.q.block = 64;
         if (f.q.grouping == SHEAF__GROUPS_FLAT)
             f.in = f.q.block * (1 + below(6));
-        f.q.doubled = f.q.grouping == SHEAF__GROUPS_FLAT && below(2);
+        f.q.added = f.q.codes == SHEAF__UINT4 && below(4) > 0;
+        f.q.doubled = f.q.grouping == SHEAF__GROUPS_FLAT && !f.q.added && below(2);
         const int64_t col0 = below(2) ? 0 : (f.in - 1) / 16 / 2 * 16;
         const sheaf__quant_box box = { f.in, 0, f.out, col0, f.in - col0 };
         const twins t = make_twins(SHEAF_BF16, &f, &box, ORDINARY);
@@ -456,12 +491,12 @@ TEST(test_quant__groups_are_summed_by_the_rule)
         term.w = &t.codes;
         assert_true(mm_in_groups(&term));
         const sheaf__product job = plain_job(SHEAF_BF16, m, f.out, &term, 1);
-        check_same(&f, &job, &job, SHEAF_SUMS_GROUPS, i);
-        run_ref(&job, SHEAF_SUMS_GROUPS);
+        check_same(&f, &job, &job, sums, i);
+        run_ref(&job, sums);
         sheaf__mode_set(SHEAF__COMPUTE_MODE);
         for (int64_t r = 0; r < m; r++)
             for (int64_t j = 0; j < f.out; j++) {
-                const float want = by_rule(&t, &term, r, j),
+                const float want = by_rule(&t, &term, r, j, sums == SHEAF_SUMS_TILES_GROUPS),
                             got = ((const float *)job.y)[r * job.ldy + j];
                 if (memcmp(&got, &want, sizeof got) != 0)
                     fail_msg("row %d column %d: %a, wanted %a: %s", (int)r, (int)j, (double)got,
@@ -477,7 +512,9 @@ TEST(test_quant__groups_are_summed_by_the_rule)
 TEST(test_quant__few_rows_heed_the_edges)
 {
     static const sheaf__codes codes[] = { SHEAF__INT4, SHEAF__NF4, SHEAF__FP4, SHEAF__E2M1 };
-    for (int i = 0; i < 24; i++) {
+    static const sheaf_sums orders[] = { SHEAF_SUMS_GROUPS, SHEAF_SUMS_PAIRS,
+                                         SHEAF_SUMS_TILES_GROUPS };
+    for (int i = 0; i < 36; i++) {
         const form f = { .q = { .codes = codes[i / 2 % 4],
                                 .grouping = SHEAF__GROUPS_OF_ROW,
                                 .block = 64,
@@ -495,20 +532,21 @@ TEST(test_quant__few_rows_heed_the_edges)
         term[1].w = &t.ahead;
         sheaf__product job = plain_job(SHEAF_BF16, m, f.out, &term[0], 1), plain = job;
         plain.term = &term[1];
-        check_same(&f, &job, &plain, i / 2 % 2 ? SHEAF_SUMS_PAIRS : SHEAF_SUMS_GROUPS, i);
+        check_same(&f, &job, &plain, orders[i / 2 % 3], i);
         drop_all();
     }
 }
 
 /* What a kernel computed, by the reference: some columns. */
-static void check_groups(const sheaf__product *job, const form *f, const char *name)
+static void check_groups(const sheaf__product *job, const form *f, const char *name,
+                         sheaf_sums sums)
 {
     sheaf__product want = *job;
     const int64_t first[] = { 0, job->n / 2, job->n - 9 };
     want.y = keep((size_t)extent(job->m, job->n, job->ldy) * 4);
     for (size_t i = 0; i < ARRAY_LEN(first); i++) {
         const unsigned before = sheaf__compute_mode_enter();
-        sheaf__product_ref_part(&want, SHEAF_SUMS_GROUPS, 0, job->m, first[i], first[i] + 9);
+        sheaf__product_ref_part(&want, sums, 0, job->m, first[i], first[i] + 9);
         sheaf__compute_mode_leave(before);
         for (int64_t r = 0; r < job->m; r++)
             if (memcmp((float *)job->y + r * job->ldy + first[i],
@@ -533,6 +571,9 @@ TEST(test_quant__large_ones_too)
         { { SHEAF__INT4, SHEAF__GROUPS_INDEXED, 0, 16, true, false, SHEAF_F16 }, 1024, 2048 },
         { { SHEAF__INT8, SHEAF__GROUPS_OF_ROW, 0, 0, false, false, SHEAF_F16 }, 1024, 2048 },
         { { SHEAF__F8_E4M3, SHEAF__GROUPS_OF_ROW, 128, 0, false, false, SHEAF_BF16 }, 1024, 2000 },
+        { { SHEAF__UINT4, SHEAF__GROUPS_OF_ROW, 32, 0, false, false, SHEAF_F32, true },
+          1024,
+          1600 },
     };
     static const sheaf_dtype types[] = { SHEAF_BF16, SHEAF_F32, SHEAF_F16 };
     const bool few = getenv("SHEAF_SANITIZED") != NULL;
@@ -554,15 +595,16 @@ TEST(test_quant__large_ones_too)
             sheaf__product job = plain_job(dtype, m, n, &term[0], 1), plain = job;
             plain.term = &term[1];
             plain.y = random_matrix(SHEAF_F32, m, n, job.ldy, ORDINARY);
-            for (int s = 0; s < (dtype == SHEAF_BF16 ? 4 : 1); s++)
+            for (int s = 0; s < (dtype == SHEAF_BF16 ? 5 : 1); s++)
                 for (int isa = 1; isa < nisas; isa++) {
-                    const sheaf_sums sums = s == 3 ? SHEAF_SUMS_GROUPS : (sheaf_sums)s;
+                    const sheaf_sums sums =
+                        s < 3 ? (sheaf_sums)s : sheaf__sums_in_groups((sheaf_sums)(s - 2));
                     sheaf__device *d = &machines[(i + (size_t)isa) % ARRAY_LEN(machines)];
                     d->sums = sums;
                     sheaf__mm_products_with(isas[isa], d, &job, 1);
                     sheaf__mm_products_with(isas[isa], d, &plain, 1);
                     if (has_groups(&job, d->sums)) {
-                        check_groups(&job, f, isas[isa]->name);
+                        check_groups(&job, f, isas[isa]->name, sums);
                         continue;
                     }
                     for (int64_t r = 0; r < m; r++)

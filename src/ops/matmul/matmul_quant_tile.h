@@ -7,78 +7,147 @@
 
 #define OF_PANEL (MM_PANEL / LANES) /* vectors */
 
+/* The sum of a group, or of its chunk at hand: of odd and of even elements. */
+#ifdef CHAINS
+typedef chains group_sums;
+#define ODDS(g) (g)->odd
+#define EVENS(g) (g)->even
+#define SUMS_OF_STEP(g) (g)
+#else
+typedef struct group_sums {
+    vec all[ROWS][MOST_VECTORS];
+} group_sums;
+#define ODDS(g) (g)->all
+#define EVENS(g) (g)->all
+#define SUMS_OF_STEP(g) (g)->all
+#endif
+
 #if LANES == 16
 #include "ops/matmul/matmul_quant_tile512.h"
 #else
 #include "ops/matmul/matmul_quant_tile256.h"
 #endif
 
-/* v = fma(scale, group's sum, v) of vectors [first, first + count). */
-static inline __attribute__((always_inline)) void add_group(vec c[ROWS][MOST_VECTORS],
-                                                            const vec g[ROWS][MOST_VECTORS],
-                                                            const float *scales, const int first,
-                                                            const int count, const int rows)
+/* Where a tile is in its block, and vectors [first, first + count) of it. */
+typedef struct codes_at {
+    const mm_taken *taken;
+    const char *a, *sums; /* of the group at hand: rows, and sums of their elements */
+    const uint32_t *words;
+    const float *scales; /* they are asked for in the next panel's cell, as codes are */
+    numbers n;
+} codes_at;
+
+/* v = fma(scale, group's sum, v) of vectors [first, first + count), then what is added; on to the
+ * next group. */
+static inline __attribute__((always_inline)) void
+add_group(vec c[ROWS][MOST_VECTORS], const vec g[ROWS][MOST_VECTORS], codes_at *at, const int first,
+          const int count, const int rows, const bool added)
 {
     UNROLL for (int v = first; v < first + count; v++)
     {
-        const vec scale = LOAD(scales + v * LANES);
+        const vec scale = LOAD(at->scales + v * LANES);
+        __builtin_prefetch((const char *)(at->scales + v * LANES) + at->taken->bytes, 0, 3);
         UNROLL for (int r = 0; r < rows; r++) c[r][v] = FMA(scale, group_sum(g[r], v), c[r][v]);
+        if (!added)
+            continue;
+        const vec more = LOAD(at->scales + MM_PANEL + v * LANES);
+        __builtin_prefetch((const char *)(at->scales + MM_PANEL + v * LANES) + at->taken->bytes, 0,
+                           3);
+        UNROLL for (int r = 0; r < rows; r++) c[r][v] =
+            FMA(more, WORD(at->sums + r * STRIDE * 4), c[r][v]);
+    }
+    at->scales += (added ? 2 : 1) * MM_PANEL;
+    at->sums += 4;
+}
+
+static inline __attribute__((always_inline)) void clear_sums(group_sums *g, const int first,
+                                                             const int count, const int rows)
+{
+    UNROLL for (int r = 0; r < rows; r++) UNROLL for (int v = first; v < first + count; v++)
+    {
+        ODDS(g)[r][v] = ZERO();
+        EVENS(g)[r][v] = ZERO();
     }
 }
 
-/* Columns [0, cols) of a group. */
-static inline __attribute__((always_inline)) void
-group_of_codes(vec g[ROWS][MOST_VECTORS], const char *a, const uint32_t *words, int64_t cols,
-               const numbers *n, const int first, const int count, const int rows)
+/* The next `cols` columns, a group or, in the order `tiles`, a chunk of one. */
+static inline __attribute__((always_inline)) void part_of_group(group_sums *g, codes_at *at,
+                                                                int64_t cols, const int first,
+                                                                const int count, const int rows)
 {
-    for (; cols >= MM_UNIT; cols -= MM_UNIT, words += MM_PANEL, a += MM_UNIT / 2 * A_PAIR)
-        unit_of_codes(g, a, words, MM_UNIT, n, first, count, rows);
-    if (cols > 0)
-        unit_of_codes(g, a, words, cols, n, first, count, rows);
+    clear_sums(g, first, count, rows);
+    for (; cols > 0; cols -= MM_UNIT, at->words += MM_PANEL, at->a += MM_UNIT / 2 * A_PAIR)
+        if (cols >= MM_UNIT)
+            unit_of_codes(g, at->a, at->words, MM_UNIT, &at->n, at->taken->bytes, first, count,
+                          rows);
+        else
+            unit_of_codes(g, at->a, at->words, cols, &at->n, at->taken->bytes, first, count, rows);
 }
 
-static inline __attribute__((always_inline)) void
-clear_sums(vec g[ROWS][MOST_VECTORS], const int first, const int count, const int rows)
+/* The next group. */
+static inline __attribute__((always_inline)) void group_of_codes(vec c[ROWS][MOST_VECTORS],
+                                                                 codes_at *at, int64_t cols,
+                                                                 const int first, const int count,
+                                                                 const int rows, const bool added)
 {
+    group_sums g;
+#ifdef CHAINS
+    vec sum[ROWS][MOST_VECTORS];
     UNROLL for (int r = 0; r < rows; r++) UNROLL for (int v = first; v < first + count; v++)
-        g[r][v] = ZERO();
+        sum[r][v] = ZERO();
+    for (; cols > 0; cols -= MM_CHUNK) {
+        part_of_group(&g, at, mm_min(cols, MM_CHUNK), first, count, rows);
+        end_chunk(sum, &g, cols >= MM_CHUNK, rows, first + count);
+    }
+    add_group(c, sum, at, first, count, rows, added);
+#else
+    part_of_group(&g, at, cols, first, count, rows);
+    add_group(c, g.all, at, first, count, rows, added);
+#endif
 }
+
+/* The next two groups of as many columns, whole units. */
+#if TWO_GROUPS
+static inline __attribute__((always_inline)) void two_groups(vec c[ROWS][MOST_VECTORS],
+                                                             codes_at *at, int64_t cols,
+                                                             const int first, const int count,
+                                                             const int rows, const bool added)
+{
+    group_sums g, h;
+    const int64_t units = cols / MM_UNIT, bytes = MM_UNIT / 2 * A_PAIR;
+    clear_sums(&g, first, count, rows);
+    clear_sums(&h, first, count, rows);
+    for (int64_t u = 0; u < units; u++, at->a += bytes, at->words += MM_PANEL) {
+        unit_of_codes(&g, at->a, at->words, MM_UNIT, &at->n, at->taken->bytes, first, count, rows);
+        unit_of_codes(&h, at->a + units * bytes, at->words + units * MM_PANEL, MM_UNIT, &at->n,
+                      at->taken->bytes, first, count, rows);
+    }
+    add_group(c, g.all, at, first, count, rows, added);
+    add_group(c, h.all, at, first, count, rows, added);
+    at->a += units * bytes;
+    at->words += units * MM_PANEL;
+}
+#endif
 
 /* All groups of vectors [first, first + count). Of one row two at once, as a sum alone would wait
  * for itself. */
-static inline __attribute__((always_inline)) void
-groups_of_codes(vec c[ROWS][MOST_VECTORS], const mm_taken *t, const char *a, const float *scales,
-                const uint32_t *words, const numbers *n, const int first, const int count,
-                const int rows)
+static inline __attribute__((always_inline)) void groups_of_codes(vec c[ROWS][MOST_VECTORS],
+                                                                  codes_at at, const int first,
+                                                                  const int count, const int rows,
+                                                                  const bool added)
 {
+    const mm_taken *t = at.taken;
     for (int64_t col = 0, end = t->first; col < t->cols; end = mm_min(t->cols, end + t->block)) {
-        vec g[ROWS][MOST_VECTORS], h[ROWS][MOST_VECTORS];
         const int64_t cols = end - col;
-        clear_sums(g, first, count, rows);
-        if (rows * TWO_GROUPS == 1 && cols % MM_UNIT == 0 &&
-            cols == mm_min(t->block, t->cols - end)) { /* the next one has as many */
-            const char *then = a + cols / 2 * A_PAIR;
-            clear_sums(h, first, count, rows);
-            for (int64_t u = 0; u < cols / MM_UNIT; u++) {
-                const int64_t at = u * (MM_UNIT / 2) * A_PAIR;
-                unit_of_codes(g, a + at, words + u * MM_PANEL, MM_UNIT, n, first, count, rows);
-                unit_of_codes(h, then + at, words + (cols / MM_UNIT + u) * MM_PANEL, MM_UNIT, n,
-                              first, count, rows);
-            }
-            add_group(c, g, scales, first, count, rows);
-            scales += MM_PANEL;
-            add_group(c, h, scales, first, count, rows);
-            a = then;
-            words += cols / MM_UNIT * MM_PANEL;
-            col = end;
+#if TWO_GROUPS
+        if (rows == 1 && cols % MM_UNIT == 0 && cols == mm_min(t->block, t->cols - end)) {
+            two_groups(c, &at, cols, first, count, rows, added);
             end += cols;
-        } else {
-            group_of_codes(g, a, words, cols, n, first, count, rows);
-            add_group(c, g, scales, first, count, rows);
+            col = end;
+            continue;
         }
-        a += (end - col) / 2 * A_PAIR;
-        words += (end - col) / MM_UNIT * MM_PANEL;
-        scales += MM_PANEL;
+#endif
+        group_of_codes(c, &at, cols, first, count, rows, added);
         col = end;
     }
 }
@@ -88,17 +157,19 @@ static inline __attribute__((always_inline)) void tile_of_taken(const operands *
                                                                 const uint32_t *words,
                                                                 const int rows)
 {
-    const mm_taken *t = in->taken;
     const place p = s->addend[0];
     const int at_once = rows <= WHOLE_PANELS ? OF_PANEL : OF_PANEL / 2;
     vec c[ROWS][MOST_VECTORS];
-    numbers n;
-    fill_numbers(&n, t->number);
+    codes_at at = {
+        .taken = in->taken, .a = in->a, .sums = s->sums, .words = words, .scales = scales
+    };
+    fill_numbers(&at.n, in->taken->number);
     UNROLL for (int r = 0; r < rows; r++) UNROLL for (int v = 0; v < OF_PANEL; v++) c[r][v] =
         s->started ? LOAD(p.at + r * p.ld + v * LANES)
                    : SPLAT(-0.0f); /* adding it changes nothing */
-    UNROLL for (int v = 0; v < OF_PANEL; v += at_once)
-        groups_of_codes(c, t, in->a, scales, words, &n, v, at_once, rows);
+    UNROLL for (int v = 0; v < OF_PANEL; v += at_once) if (s->added)
+        groups_of_codes(c, at, v, at_once, rows, true);
+    else groups_of_codes(c, at, v, at_once, rows, false);
     put_from(c, s, s->started, rows, OF_PANEL);
 }
 

@@ -47,12 +47,12 @@ column_of_codes(vec g[ROWS][MOST_VECTORS], const char *a, const __m256i half[2],
 /* Up to eight columns of vectors [first, first + count) of a panel; of an odd number the last one's
  * neighbour is none. */
 static inline __attribute__((always_inline)) void
-unit_of_codes(vec g[ROWS][MOST_VECTORS], const char *a, const uint32_t *words, int64_t cols,
-              const numbers *n, const int first, const int count, const int rows)
+unit_of_codes(group_sums *g, const char *a, const uint32_t *words, int64_t cols, const numbers *n,
+              int64_t ahead, const int first, const int count, const int rows)
 {
-    enum { AHEAD = 2048, LINE = 64 };
+    enum { LINE = 64 };
     UNROLL for (int i = first * LANES * 4; i < (first + count) * LANES * 4; i += LINE)
-        __builtin_prefetch((const char *)words + AHEAD + i, 0, 3);
+        __builtin_prefetch((const char *)words + ahead + i, 0, 3);
     UNROLL for (int v = first; v < first + count; v += 2)
     {
         __asm__("" : "+r"(a)); /* or words of A stay in registers that there are not */
@@ -72,8 +72,8 @@ unit_of_codes(vec g[ROWS][MOST_VECTORS], const char *a, const uint32_t *words, i
                     break;
                 if (2 * (s + i) + 1 == cols)
                     odds[0] = odds[1] = _mm256_setzero_si256();
-                column_of_codes(g, at, odds, i == 1, v, rows);
-                column_of_codes(g, at + A_PAIR / 2, evens, i == 1, v, rows);
+                column_of_codes(ODDS(g), at, odds, i == 1, v, rows);
+                column_of_codes(EVENS(g), at + A_PAIR / 2, evens, i == 1, v, rows);
             }
         }
     }

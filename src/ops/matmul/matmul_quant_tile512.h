@@ -5,7 +5,11 @@
  * code is lowest where words are loaded from their second byte on: the units that shift are what
  * such a tile waits for, loads are not. */
 
-#define TWO_GROUPS 1   /* of one row: an instruction takes four to six cycles */
+#ifdef CHAINS
+#define TWO_GROUPS 0
+#else
+#define TWO_GROUPS 1 /* of one row: an instruction takes four to six cycles */
+#endif
 #define WHOLE_PANELS 8 /* rows that meet a panel at once */
 
 typedef struct numbers {
@@ -17,14 +21,15 @@ static inline void fill_numbers(numbers *n, const uint16_t half[16])
     n->table = _mm512_broadcast_i64x4(_mm256_loadu_si256((const __m256i *)half));
 }
 
-/* Up to eight columns of a panel; of an odd number the last one's neighbour is none. */
+/* Up to eight columns of a panel; of an odd number the last one's neighbour is none. Codes that lie
+ * `ahead` are asked for. */
 static inline __attribute__((always_inline)) void
-unit_of_codes(vec g[ROWS][MOST_VECTORS], const char *a, const uint32_t *words, int64_t cols,
-              const numbers *n, const int first, const int count, const int rows)
+unit_of_codes(group_sums *g, const char *a, const uint32_t *words, int64_t cols, const numbers *n,
+              int64_t ahead, const int first, const int count, const int rows)
 {
-    enum { AHEAD = 2048, LINE = 64 };
+    enum { LINE = 64 };
     UNROLL for (int i = 0; i < OF_PANEL * LANES * 4; i += LINE)
-        __builtin_prefetch((const char *)words + AHEAD + i, 0, 3);
+        __builtin_prefetch((const char *)words + ahead + i, 0, 3);
     __m512i code[2][2];
     UNROLL for (int i = 0; i < 2; i++) UNROLL for (int v = 0; v < 2; v++) code[i][v] =
         _mm512_loadu_si512((const char *)(words + v * LANES) + i);
@@ -40,7 +45,7 @@ unit_of_codes(vec g[ROWS][MOST_VECTORS], const char *a, const uint32_t *words, i
             if (2 * s + 1 == cols)
                 w[v] = _mm512_and_si512(w[v], _mm512_set1_epi32(0xffff));
         }
-        STEP_PANEL(g, a + s * A_PAIR, w, rows);
+        STEP_PANEL(SUMS_OF_STEP(g), a + s * A_PAIR, w, rows);
     }
 }
 

@@ -5,6 +5,7 @@
  * only so that fmaf is one instruction. */
 #include <math.h>
 
+#include "ops/math/math.h"
 #include "ops/matmul/matmul_quant.h"
 #include "ops/matmul/mma.h"
 
@@ -125,7 +126,8 @@ static float block_sum(const sheaf__term *t, sheaf_dtype dtype, sheaf_sums sums,
     fetch_b(b, t, dtype, groups, j, k0, count);
     if (dtype != SHEAF_BF16)
         return mm_quiet(plain_sum(a, b, count));
-    return mm_quiet(sums == SHEAF_SUMS_TILES ? tiles_sum(a, b, count) : pairs_sum(a, b, count));
+    return mm_quiet(sheaf__sums_of_values(sums) == SHEAF_SUMS_TILES ? tiles_sum(a, b, count)
+                                                                    : pairs_sum(a, b, count));
 }
 
 /* ---- the orders mma8 and mma16 ---- */
@@ -179,12 +181,26 @@ static float chains_sum(const sheaf__product *job, sheaf_sums sums, int first, i
     return mm_quiet(any ? sum + ended(chain) : ended(chain));
 }
 
+/* The sum of A's elements in a block, by lanes. */
+static float elements_sum(const sheaf__term *t, int64_t i, int64_t k0, int64_t count)
+{
+    float a[MM_BLOCK] = { 0 }, lane[16] = { 0 };
+    fetch_a(a, t, SHEAF_BF16, i, k0, count);
+    for (int64_t k = 0; k < mm_up(count, 16); k++)
+        lane[k % 16] = lane[k % 16] + a[k];
+    return sheaf__lanes_join(lane);
+}
+
 /* The sum with a block of codes in groups. */
-static float scaled(float sum, bool any, const sheaf__term *t, int64_t j, int64_t k0, float block)
+static float scaled(float sum, bool any, const sheaf__term *t, int64_t i, int64_t j, int64_t k0,
+                    int64_t count, float block)
 {
     const mm_codes l = sheaf__mm_codes(t->w);
-    const float scale = sheaf__mm_scale(&l, j, k0);
-    return mm_quiet(any ? fmaf(scale, block, sum) : scale * block);
+    const mm_group g = sheaf__mm_group_of(&l, j, k0);
+    sum = any ? fmaf(g.scale, block, sum) : g.scale * block;
+    if (mm_adds(t))
+        sum = fmaf(g.added, elements_sum(t, i, k0, count), sum);
+    return mm_quiet(sum);
 }
 
 /* The sum of the job's p-th slice: blocks in ascending order, across its terms. */
@@ -198,12 +214,13 @@ static float slice_sum(const sheaf__product *job, sheaf_sums sums, int p, int64_
         return chains_sum(job, sums, first, end, i, j);
     for (int t = first; t < end; t++) {
         const sheaf__term *term = &job->term[t];
-        const bool groups =
-            job->dtype == SHEAF_BF16 && sums == SHEAF_SUMS_GROUPS && mm_in_groups(term);
+        const bool groups = mm_sums_groups(job, sums) && mm_in_groups(term);
         for (int64_t k0 = 0, count; k0 < term->k; k0 += count) {
             count = mm_block(term, k0, groups);
             const float block = block_sum(term, job->dtype, sums, groups, i, j, k0, count);
-            sum = groups ? scaled(sum, any, term, j, k0, block) : any ? sum + block : block;
+            sum = groups ? scaled(sum, any, term, i, j, k0, count, block)
+                  : any  ? sum + block
+                         : block;
             any = true;
         }
     }

@@ -37,9 +37,10 @@ static sheaf__product some_job(sheaf__term *term, int terms, sheaf_dtype dtype, 
 
 static sheaf_sums any_order(void)
 {
-    static const sheaf_sums orders[] = { SHEAF_SUMS_PAIRS, SHEAF_SUMS_TILES, SHEAF_SUMS_MMA8,
-                                         SHEAF_SUMS_MMA16, SHEAF_SUMS_GROUPS };
-    return orders[below(5)];
+    static const sheaf_sums orders[] = { SHEAF_SUMS_PAIRS,  SHEAF_SUMS_TILES,
+                                         SHEAF_SUMS_MMA8,   SHEAF_SUMS_MMA16,
+                                         SHEAF_SUMS_GROUPS, SHEAF_SUMS_TILES_GROUPS };
+    return orders[below(6)];
 }
 
 static const int64_t sizes[] = { 1, 5, 8, 17, 31, 40, 65, 130, 300 };

@@ -28,7 +28,7 @@ static bool is_even(const sheaf__attention_arguments *a)
 static sheaf__attention_part part_of(const sheaf__gpu *gpu, const sheaf__attention_arguments *a)
 {
     const sheaf__attention *s = &a->shape;
-    const sheaf_sums sums = sheaf__gpu_sums(gpu);
+    const sheaf_sums sums = sheaf__sums_of_values(sheaf__gpu_sums(gpu));
     return (sheaf__attention_part){
         .o = a->o,
         .stats = a->stats,
@@ -57,7 +57,7 @@ static sheaf__attention_part part_of(const sheaf__gpu *gpu, const sheaf__attenti
         .cap = s->cap,
         .full = s->full,
         .by_head = s->by_head,
-        .pairs = s->dtype == SHEAF_BF16 && (sums <= SHEAF_SUMS_PAIRS || sums == SHEAF_SUMS_GROUPS),
+        .pairs = s->dtype == SHEAF_BF16 && sums <= SHEAF_SUMS_PAIRS,
         .tiles = s->dtype == SHEAF_BF16 && sums == SHEAF_SUMS_TILES,
         .even = is_even(a),
     };

@@ -120,8 +120,7 @@ static void add_term(turn *t, const sheaf__product *job, const sheaf__term *from
 {
     sheaf__term *to = &t->term[t->terms];
     sheaf__packed *w = &t->w[t->terms++];
-    const bool groups = job->dtype == SHEAF_BF16 && sheaf__gpu_sums(t->gpu) == SHEAF_SUMS_GROUPS &&
-                        mm_in_groups(from);
+    const bool groups = mm_sums_groups(job, sheaf__gpu_sums(t->gpu)) && mm_in_groups(from);
     t->of[t->terms - 1].quantised = false;
     *to = *from;
     const int64_t size = mm_size(job->dtype);

@@ -31,9 +31,9 @@ static int64_t tiles(const sheaf__product *job, const sheaf__products_kernel *ke
 const sheaf__products_kernel *sheaf__products_by_fma(const sheaf__products_call *call,
                                                      const sheaf__product *job)
 {
-    const int order = job->dtype != SHEAF_BF16         ? PLAIN
-                      : call->sums == SHEAF_SUMS_TILES ? TILES
-                                                       : PAIRS;
+    const int order = job->dtype != SHEAF_BF16                                ? PLAIN
+                      : sheaf__sums_of_values(call->sums) == SHEAF_SUMS_TILES ? TILES
+                                                                              : PAIRS;
     const sheaf__products_kernel *of = kernels[order];
     if (job->m <= 16 || job->n <= 32 || tiles(job, &of[1]) * 4 < call->processors)
         return &of[2];

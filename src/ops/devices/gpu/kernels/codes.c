@@ -35,7 +35,7 @@ DEVICE scaled scaled_of(const sheaf__codes_panel *p, const codes_row *r, int64_t
     scaled s;
     s.scale = p->numbers ? 1.0f : codes_scale(m, r, row, group, map);
     s.zero = m->codes == SHEAF__INT4 ? codes_zero(m, row, group) : 0.0f;
-    s.added = m->added ? codes_added(m, row, group) : 0.0f;
+    s.added = m->added && !p->numbers ? codes_added(m, row, group) : 0.0f;
     return s;
 }
 

@@ -20,7 +20,8 @@
  * blocks of 256 start at its first element, which are added to the sum of those before (also of
  * parts before that do not end). A part of no elements stands for a slice that has none: +0. Parts
  * of no elements that do not end are not listed.
- * Parts of codes in groups are blocks, whatever their length: sum = fma(scale, block, sum).
+ * Parts of codes in groups are blocks, whatever their length: sum = fma(scale, block, sum), then,
+ * where something is added to scaled codes, sum = fma(that, sum of A's elements, sum).
  * Weights are matrices like others: row-major [n, k], so that B_AHEAD is [n, k] and B_BACK [k, n].
  */
 #pragma once

@@ -67,20 +67,64 @@ DEVICE void products_widen(float *x, const products_run *run, int type)
     }
 }
 
-/* The factor of a scaled part's sum, in column `col` of the job's results. */
-DEVICE float products_scale(const sheaf__products_table *t, const sheaf__products_job *job,
-                            const sheaf__products_part *part, int32_t col)
+/* The factor of a scaled part's sum in a column of results, and of the sum of A's elements. */
+typedef struct products_scale {
+    float scale, added;
+    bool adds;
+} products_scale;
+
+/* In column `col` of the job's results. */
+DEVICE products_scale products_scale_of(const sheaf__products_table *t,
+                                        const sheaf__products_job *job,
+                                        const sheaf__products_part *part, int32_t col)
 {
     const sheaf__codes_matrix *m = &t->codes[part->scaled - 1];
     const int64_t row = m->row0 + (col < job->n ? col : job->n - 1);
     const codes_row r = codes_row_at(m, row);
-    return codes_scale(m, &r, row, codes_group(m, &r, part->col), m->map);
+    const int32_t group = codes_group(m, &r, part->col);
+    products_scale s;
+    s.scale = codes_scale(m, &r, row, group, m->map);
+    s.adds = m->added != 0;
+    s.added = s.adds ? codes_added(m, row, group) : 0.0f;
+    return s;
 }
 
-/* The sum of blocks with one more, of codes in groups. */
-DEVICE float products_scaled(float scale, float block, float sum, bool any)
+/* The sum by lanes of a part's elements of A, in row `row` of the job's results. */
+DEVICE float products_elements(const sheaf__products_job *job, const sheaf__products_part *part,
+                               int32_t row)
 {
-    return any ? fmaf(scale, block, sum) : scale * block;
+    const int64_t at = row < job->m ? row : job->m - 1;
+    float lane[16];
+    UNROLL
+    for (int i = 0; i < 16; i++)
+        lane[i] = 0.0f;
+    ROLLED
+    for (int32_t k = 0; k < part->k; k += 16) {
+        UNROLL
+        for (int i = 0; i < 16; i++) {
+            const int64_t e = k + i;
+            lane[i] +=
+                e < part->k
+                    ? sheaf__load(part->a, part->a_km ? e * part->lda + at : at * part->lda + e,
+                                  (sheaf_dtype)job->dtype)
+                    : 0.0f;
+        }
+    }
+    UNROLL
+    for (int apart = 8; apart > 0; apart /= 2)
+        UNROLL
+    for (int i = 0; i < 8; i++)
+        if (i < apart)
+            lane[i] += lane[i + apart];
+    return lane[0];
+}
+
+/* The sum of blocks with one more, of codes in groups, of whose elements of A `elements` is the
+ * sum. */
+DEVICE float products_scaled(products_scale s, float block, float elements, float sum, bool any)
+{
+    sum = any ? fmaf(s.scale, block, sum) : s.scale * block;
+    return s.adds ? fmaf(s.added, elements, sum) : sum;
 }
 
 /* Elements that are computed for n that are there, of those at hand: what is missing of a pair or

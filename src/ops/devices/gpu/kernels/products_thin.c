@@ -182,13 +182,22 @@ typedef struct result {
     bool any;
 } result;
 
+/* The block of a part of codes in groups. */
+DEVICE void add_scaled(result *y, const sheaf__products_table *t, const sheaf__products_job *job,
+                       const sheaf__products_part *part, float block)
+{
+    const products_scale s = products_scale_of(t, job, part, y->col);
+    const float elements = s.adds ? products_elements(job, part, y->row) : 0.0f;
+    y->sum = products_scaled(s, block, elements, y->sum, y->any);
+}
+
 /* An item's block is added, and after the last one its part may end. */
 DEVICE void add_item(result *y, const sheaf__products_table *t, const sheaf__products_job *job,
                      item at, float block)
 {
     const sheaf__products_part *part = &t->part[job->first + at.part];
     if (part->scaled > 0)
-        y->sum = products_scaled(products_scale(t, job, part, y->col), block, y->sum, y->any);
+        add_scaled(y, t, job, part, block);
     else if (part->k > 0 || !y->any)
         y->sum = part->k == 0 ? 0.0f : y->any ? y->sum + block : block;
     y->any = true;
