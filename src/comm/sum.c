@@ -376,9 +376,9 @@ static sheaf_status *combine_by_messages(sheaf_comm *comm, const combine *c, con
  * sums as many as every other. */
 static int64_t summed_by(const division *d, int rank)
 {
-    const int64_t whole = d->first != NULL ? 0 : d->n / (d->segment * d->ranks);
+    const int64_t whole = d->first != NULL ? 0 : d->n / (SEGMENT * d->ranks);
     const sheaf_range rest = d->first != NULL ? share_of(d, rank) : segment_of(d, whole, rank);
-    return whole * d->segment + rest.end - rest.begin;
+    return whole * SEGMENT + rest.end - rest.begin;
 }
 
 /* Counts the bytes that messages would have, where ranks see each other's memory or none is there.
