@@ -10,10 +10,15 @@ typedef struct sheaf__over_source sheaf__over_source;
 struct sheaf__over_source {
     sheaf_source source;     /* first */
     sheaf_source *under;     /* NULL: it has its own tensors alone */
-    sheaf_source_entry *own; /* few, or sorted; names are released with it */
+    sheaf_source_entry *own; /* in the order in which they were added; names are released with it */
     int64_t count;
     bool beside; /* they are more than `under` has; else each takes the place of one */
-    bool sorted; /* by name: sheaf__over_sort() */
+    bool alone;  /* of `under` no tensor is shown: own ones are read from it in some way */
+    bool sorted; /* sheaf__over_sort() was called */
+    struct sheaf__over_name {
+        const char *name;
+        int64_t at;                            /* in `own` */
+    } * by_name;                               /* once they are sorted */
     void (*release)(sheaf__over_source *self); /* of what its maker's struct owns; or NULL */
 };
 
@@ -36,7 +41,23 @@ sheaf_status *sheaf__over_init(sheaf__over_source *s, int64_t most);
 int64_t sheaf__over_find(const sheaf__over_source *s, const char *name);
 /* sheaf__over_add - takes the name, which was allocated: NULL for want of memory. */
 sheaf_status *sheaf__over_add(sheaf__over_source *s, char *name, sheaf_source_entry entry);
-/* sheaf__over_sort - after the last was added: they are found by bisection. */
+/* sheaf__over_sort - after the last was added: they are found by bisection, and where no other is
+ * shown listed by name. */
 void sheaf__over_sort(sheaf__over_source *s);
 /* sheaf__over_release - what sheaf__over_init() and _add() made. */
 void sheaf__over_release(sheaf__over_source *s);
+
+/* ---- tensors by other names ---- */
+
+typedef struct sheaf__renamed_source {
+    sheaf__over_source over; /* first; all tensors are its own */
+    const char **stored;     /* of each its name in `under` */
+} sheaf__renamed_source;
+
+/* sheaf__renamed_new - of at most so many tensors of `under`, for sheaf__over_free() or _end().
+ * NULL: no memory. */
+sheaf__renamed_source *sheaf__renamed_new(sheaf_source *under, int64_t most);
+/* sheaf__renamed_add - a tensor of `under` by this name, which was allocated: NULL for want of
+ * memory. */
+sheaf_status *sheaf__renamed_add(sheaf__renamed_source *s, char *name,
+                                 const sheaf_source_entry *stored);

@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "base/base.h"
+#include "catalog/over_source.h"
 #include "lora/match.h"
 #include "lora/names.h"
 #include "ops/kernels.h"
@@ -17,18 +18,17 @@ typedef struct part {
 } part;
 
 typedef struct item {
-    sheaf_source_entry entry; /* name owned */
-    bool a, copy;             /* copy: of the base's table, passed on */
+    sheaf_source_entry *entry;
+    bool a, copy; /* copy: of the base's table, passed on */
     int nparts;
     part *part;
 } item;
 
 typedef struct combined {
-    sheaf_source source; /* first */
+    sheaf__over_source over; /* first; all tensors are its own */
     const sheaf__kernels *kernels;
     sheaf_combine how;
-    int64_t count, capacity;
-    item *item;
+    item *item; /* of each */
 } combined;
 
 sheaf_status *sheaf__lora_read_view(sheaf_source *source, const sheaf_source_entry *e, int64_t row0,
@@ -51,34 +51,13 @@ sheaf_status *sheaf__lora_read_view(sheaf_source *source, const sheaf_source_ent
 
 /* ---- as a source ---- */
 
-static item *find_item(combined *c, const char *name)
-{
-    return SHEAF_FIND(item, entry.name, c->item, c->count, name);
-}
-
-static const sheaf_source_entry *source_find(sheaf_source *self, const char *name)
-{
-    item *i = find_item((combined *)self, name);
-    return i == NULL ? NULL : &i->entry;
-}
-
-static int64_t source_count(sheaf_source *self)
-{
-    return ((combined *)self)->count;
-}
-static const sheaf_source_entry *source_entry(sheaf_source *self, int64_t i)
-{
-    return &((combined *)self)->item[i].entry;
-}
-
 static void source_close(sheaf_source *self)
 {
     combined *c = (combined *)self;
-    for (int64_t i = 0; i < c->count; i++) {
-        free((char *)c->item[i].entry.name);
+    for (int64_t i = 0; c->item != NULL && i < c->over.count; i++)
         free(c->item[i].part);
-    }
     free(c->item);
+    sheaf__over_release(&c->over);
     free(c);
 }
 
@@ -124,8 +103,8 @@ static sheaf_status *read_joined(float *dst, const combined *c, const item *it, 
                                  int64_t row0, int64_t rows, int64_t col0, int64_t cols)
 {
     int64_t inner = 1; /* rows of the source for each of the rank */
-    for (int i = 1; i < it->entry.ndim - 1; i++)
-        inner *= it->entry.shape[i];
+    for (int i = 1; i < it->entry->ndim - 1; i++)
+        inner *= it->entry->shape[i];
     sheaf_status *st = NULL;
     memset(dst, 0, (size_t)(rows * cols) * sizeof *dst); /* PEFT pads with zeros */
     for (int i = 0; i < it->nparts && st == NULL; i++) {
@@ -151,11 +130,12 @@ static sheaf_status *read_joined(float *dst, const combined *c, const item *it, 
 static sheaf_status *source_read(sheaf_source *self, const char *name, int64_t row0, int64_t rows,
                                  int64_t col0, int64_t cols, void *dst)
 {
-    combined *c = (combined *)self;
-    const item *it = find_item(c, name);
-    if (it == NULL)
+    const combined *c = (combined *)self;
+    const int64_t at = sheaf__over_find(&c->over, name);
+    if (at < 0)
         return sheaf_found(sheaf_fail(SHEAF_E_LAYOUT, "tensor '%s'", name),
                            "no tensor of this name");
+    const item *it = &c->item[at];
     if (it->copy)
         return it->part[0].from->read(it->part[0].from, it->part[0].entry->name, row0, rows, col0,
                                       cols, dst);
@@ -178,21 +158,32 @@ static sheaf_status *refuse_tensor(const sheaf_source_entry *e, const char *what
     return sheaf_try_this(st, "merge the adapters in turn, without `combine`");
 }
 
-static sheaf_status *add_part(combined *c, sheaf_source *from, const sheaf_source_entry *e, bool a,
-                              bool copy, const part *scaled)
+/* The names in all adapters. */
+static sheaf_status *list_tensors(combined *c, sheaf_source *const *sources, int n)
 {
-    item *it = find_item(c, e->name);
-    if (it == NULL) {
-        char *name = SHEAF_GROW(&c->item, &c->capacity, c->count + 1) ? strdup(e->name) : NULL;
-        if (name == NULL)
-            return sheaf_fail(SHEAF_E_MEMORY, "'%s'", e->name);
-        int64_t at = c->count++; /* an adapter's tensors come by name, so this moves little */
-        for (; at > 0 && strcmp(c->item[at - 1].entry.name, name) > 0; at--)
-            c->item[at] = c->item[at - 1];
-        it = &c->item[at];
-        *it = (item){ .entry = *e, .a = a, .copy = copy };
-        it->entry.name = name;
-    }
+    int64_t most = 0;
+    for (int i = 0; i < n; i++)
+        most += sources[i]->count(sources[i]);
+    sheaf_status *st = sheaf__over_init(&c->over, most);
+    c->item = calloc((size_t)most + 1, sizeof *c->item);
+    TRY(st, c->item == NULL ? sheaf__no_memory("combine") : NULL);
+    for (int i = 0; i < n; i++)
+        for (int64_t k = 0; k < sources[i]->count(sources[i]) && st == NULL; k++) {
+            const sheaf_source_entry *e = sources[i]->entry(sources[i], k);
+            bool met = false;
+            for (int before = 0; before < i && !met; before++)
+                met = sources[before]->find(sources[before], e->name) != NULL;
+            c->item[c->over.count].entry = &c->over.own[c->over.count];
+            st = met ? NULL : sheaf__over_add(&c->over, strdup(e->name), *e);
+        }
+    if (st == NULL)
+        sheaf__over_sort(&c->over);
+    return st;
+}
+
+static sheaf_status *add_part(item *it, sheaf_source *from, const sheaf_source_entry *e,
+                              const part *scaled)
+{
     if (!SHEAF_GROW(&it->part, NULL, it->nparts + 1))
         return sheaf_fail(SHEAF_E_MEMORY, "'%s'", e->name);
     it->part[it->nparts] = *scaled;
@@ -228,11 +219,15 @@ static sheaf_status *add_tensor(combined *c, sheaf_source *from, const sheaf_sou
     const char *path;
     size_t length;
     part p = { 0 };
+    item *it = &c->item[sheaf__over_find(&c->over, e->name)];
     const sheaf_lora_part kind = sheaf__lora_part(&path, &length, e->name);
-    const bool a = kind == SHEAF_PART_A || kind == SHEAF_PART_TABLE_A;
-    if (kind == SHEAF_PART_COPY || (kind == SHEAF_PART_BIAS && o->bias == SHEAF_BIAS_NONE))
-        return source_find(&c->source, e->name) != NULL ? NULL
-                                                        : add_part(c, from, e, false, true, &p);
+    const bool a = it->a = kind == SHEAF_PART_A || kind == SHEAF_PART_TABLE_A;
+    if (kind == SHEAF_PART_COPY || (kind == SHEAF_PART_BIAS && o->bias == SHEAF_BIAS_NONE)) {
+        if (it->nparts > 0)
+            return NULL;
+        it->copy = true;
+        return add_part(it, from, e, &p);
+    }
     if (kind == SHEAF_PART_WHOLE || kind == SHEAF_PART_BIAS)
         return refuse_tensor(e, "a tensor that was trained as a whole");
     if (kind == SHEAF_PART_MAGNITUDE)
@@ -243,7 +238,7 @@ static sheaf_status *add_tensor(combined *c, sheaf_source *from, const sheaf_sou
     if (e->ndim < 2 || (e->dtype != SHEAF_F32 && e->dtype != SHEAF_BF16 && e->dtype != SHEAF_F16))
         return refuse_tensor(e, "another shape or type");
     sheaf_status *st = scales(&p, a, path, length, o, weight, c->how);
-    return st != NULL ? st : add_part(c, from, e, a, false, &p);
+    return st != NULL ? st : add_part(it, from, e, &p);
 }
 
 /* ---- shapes ---- */
@@ -281,10 +276,10 @@ static sheaf_status *set_shape(item *it, sheaf_combine how)
             return sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "'%s'", e->name),
                                   "ranks of at most 65536 in all");
     }
-    it->entry.dtype = SHEAF_F32;
-    it->entry.shape[it->a ? 0 : 1] = how == SHEAF_COMBINE_LINEAR ? it->part[0].rank : sum;
+    it->entry->dtype = SHEAF_F32;
+    it->entry->shape[it->a ? 0 : 1] = how == SHEAF_COMBINE_LINEAR ? it->part[0].rank : sum;
     if (!it->a)
-        it->entry.ndim = 2; /* a convolution's B [out, r, 1, 1] as well */
+        it->entry->ndim = 2; /* a convolution's B [out, r, 1, 1] as well */
     return NULL;
 }
 
@@ -323,9 +318,9 @@ static int64_t new_rank(const combined *c, const sheaf_lora_options *from, int n
         rank = how == SHEAF_COMBINE_CAT ? rank + from[i].rank
                : from[i].rank > rank    ? from[i].rank
                                         : rank;
-    for (int64_t i = 0; i < c->count; i++)
-        if (c->item[i].a && c->item[i].entry.shape[0] > most)
-            most = c->item[i].entry.shape[0];
+    for (int64_t i = 0; i < c->over.count; i++)
+        if (c->item[i].a && c->item[i].entry->shape[0] > most)
+            most = c->item[i].entry->shape[0];
     return how == SHEAF_COMBINE_LINEAR || most > rank ? most : rank;
 }
 
@@ -340,13 +335,13 @@ static sheaf_status *make_options(sheaf_lora_options *out, combined *c,
     out->alpha = (double)out->rank;
     for (int i = 0; i < n; i++)
         out->keep_tie |= from[i].keep_tie;
-    for (int64_t i = 0; i < c->count; i++) {
+    for (int64_t i = 0; i < c->over.count; i++) {
         item *it = &c->item[i];
-        int64_t *axis = &it->entry.shape[it->a ? 0 : 1];
+        int64_t *axis = &it->entry->shape[it->a ? 0 : 1];
         if (it->copy || *axis == out->rank)
             continue;
         if (how == SHEAF_COMBINE_LINEAR) {
-            sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "'%s'", it->entry.name);
+            sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "'%s'", it->entry->name);
             sheaf_expected(st, "one rank for all modules, for linear");
             return sheaf_try_this(
                 sheaf_found(st, "%" PRId64 ", and %" PRId64 " elsewhere", *axis, out->rank),
@@ -369,25 +364,25 @@ sheaf_status *sheaf_lora_combine(sheaf_source **out, sheaf_lora_options *options
     *options = (sheaf_lora_options){ 0 };
     if (c == NULL)
         return sheaf__no_memory("combine");
-    c->source =
-        (sheaf_source){ source_find, source_count, source_entry, source_read, source_close };
     c->how = how;
     c->kernels = sheaf__kernels_for("ref");
-    sheaf_status *st = NULL;
+    sheaf_status *st = list_tensors(c, sources, n);
+    c->over.source.read = source_read;
+    c->over.source.close = source_close;
     for (int i = 0; i < n && st == NULL; i++)
         for (int64_t k = 0; k < sources[i]->count(sources[i]) && st == NULL; k++)
             st = sheaf_in(
                 add_tensor(c, sources[i], sources[i]->entry(sources[i], k), &from[i], weights[i]),
                 "adapter %d", i + 1);
-    for (int64_t i = 0; i < c->count && st == NULL; i++)
+    for (int64_t i = 0; i < c->over.count && st == NULL; i++)
         st = c->item[i].copy ? NULL : set_shape(&c->item[i], how);
     TRY(st, make_options(options, c, from, n, how));
     if (st != NULL) {
         sheaf_lora_options_release(options);
-        source_close(&c->source);
+        source_close(&c->over.source);
         return st;
     }
-    *out = &c->source;
+    *out = &c->over.source;
     return NULL;
 }
 

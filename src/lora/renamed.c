@@ -2,6 +2,7 @@
 #include "lora/renamed.h"
 
 #include "base/base.h"
+#include "catalog/over_source.h"
 #include "lora/match.h"
 #include "lora/names.h"
 
@@ -453,66 +454,12 @@ static sheaf_status *rename_options(sheaf_lora_options *o, const names *x,
 
 /* ---- the tensors ---- */
 
-/* A tensor by the base's name, and by the adapter's. */
-typedef struct renamed {
-    sheaf_source_entry entry; /* its name is owned */
-    const char *stored;
-} renamed;
-
-typedef struct renamed_source {
-    sheaf_source source;
-    sheaf_source *inner;
-    renamed *tensor; /* ascending */
-    int64_t count;
-} renamed_source;
-
-static const sheaf_source_entry *renamed_find(sheaf_source *self, const char *name)
-{
-    const renamed_source *s = (const renamed_source *)self;
-    const renamed *t = SHEAF_FIND(renamed, entry.name, s->tensor, s->count, name);
-    return t == NULL ? NULL : &t->entry;
-}
-
-static int64_t renamed_count(sheaf_source *self)
-{
-    return ((renamed_source *)self)->count;
-}
-
-static const sheaf_source_entry *renamed_entry(sheaf_source *self, int64_t i)
-{
-    return &((renamed_source *)self)->tensor[i].entry;
-}
-
-static sheaf_status *renamed_read(sheaf_source *self, const char *name, int64_t row0, int64_t rows,
-                                  int64_t col0, int64_t cols, void *dst)
-{
-    const renamed_source *s = (const renamed_source *)self;
-    const renamed *t = SHEAF_FIND(renamed, entry.name, s->tensor, s->count, name);
-    return s->inner->read(s->inner, t == NULL ? name : t->stored, row0, rows, col0, cols, dst);
-}
-
-static void renamed_free(renamed_source *s)
-{
-    for (int64_t i = 0; s->tensor != NULL && i < s->count; i++)
-        free((char *)s->tensor[i].entry.name);
-    free(s->tensor);
-    free(s);
-}
-
-static void renamed_close(sheaf_source *self)
-{
-    renamed_source *s = (renamed_source *)self;
-    s->inner->close(s->inner);
-    renamed_free(s);
-}
-
-static sheaf_status *name_in_base(renamed *out, naming *n, const sheaf_source_entry *e)
+/* A tensor by the base's name. */
+static sheaf_status *add_renamed(sheaf__renamed_source *to, naming *n, const sheaf_source_entry *e)
 {
     int64_t tensor = -1;
     const part p = part_of(e->name);
     sheaf_status *st = place(&tensor, n, &p);
-    *out = (renamed){ *e, e->name };
-    out->entry.name = NULL;
     if (st != NULL)
         return st;
     const char *ours = tensor < 0 ? NULL : n->base->name(n->base->self, tensor);
@@ -523,31 +470,19 @@ static sheaf_status *name_in_base(renamed *out, naming *n, const sheaf_source_en
                       p.path + p.length) < 0)
         name = NULL;
     /* of a whole tensor the end of its name is in `ours` */
-    out->entry.name = name;
-    return name == NULL ? sheaf__no_memory("names of tensors") : NULL;
+    return sheaf__renamed_add(to, name, e);
 }
 
 static sheaf_status *rename_tensors(sheaf_source **adapter, naming *n)
 {
-    renamed_source *s = calloc(1, sizeof *s);
     const int64_t count = n->adapter->count(n->adapter);
-    if (s == NULL || (s->tensor = calloc((size_t)count + 1, sizeof *s->tensor)) == NULL) {
-        free(s);
-        return sheaf__no_memory("names of tensors");
-    }
-    s->source = (sheaf_source){ renamed_find, renamed_count, renamed_entry,
-                                renamed_read, renamed_close, NULL };
-    s->inner = n->adapter;
-    sheaf_status *st = NULL;
-    for (; s->count < count && st == NULL; s->count++)
-        st = name_in_base(&s->tensor[s->count], n, n->adapter->entry(n->adapter, s->count));
-    if (st != NULL) {
-        renamed_free(s);
-        return st;
-    }
-    qsort(s->tensor, (size_t)count, sizeof *s->tensor, sheaf__by_name);
-    *adapter = &s->source;
-    return NULL;
+    sheaf__renamed_source *s = sheaf__renamed_new(n->adapter, count);
+    sheaf_status *st = s == NULL ? sheaf__no_memory("names of tensors") : NULL;
+    for (int64_t i = 0; i < count && st == NULL; i++)
+        st = add_renamed(s, n, n->adapter->entry(n->adapter, i));
+    if (st == NULL)
+        sheaf__over_sort(&s->over);
+    return sheaf__over_end(adapter, s, st);
 }
 
 /* ---- all of it ---- */

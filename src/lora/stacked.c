@@ -187,7 +187,8 @@ static const sheaf_source_entry *entry(sheaf_source *self, int64_t i)
 {
     const unstacked *u = (const unstacked *)self;
     sheaf_source *file = u->over.under;
-    return i < u->nshown ? file->entry(file, u->shown[i]) : &u->over.own[i - u->nshown];
+    return i < u->nshown ? file->entry(file, u->shown[i])
+                         : &u->over.own[u->over.by_name[i - u->nshown].at];
 }
 
 /* Does it change places with the other factor? */
@@ -350,35 +351,6 @@ static sheaf_status *add_saved(unstacked *u, const sheaf_tensor *t, const char *
                       strdup(saved_name), t->shape);
 }
 
-typedef struct listed {
-    sheaf_source_entry entry;
-    member of;
-} listed;
-
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(((const listed *)a)->entry.name, ((const listed *)b)->entry.name);
-}
-
-/* There may be many thousands, which are looked up by name. */
-static sheaf_status *sort(unstacked *u)
-{
-    const int64_t n = u->over.count;
-    listed *all = malloc((size_t)n * sizeof *all + 1);
-    if (all == NULL)
-        return sheaf__no_memory("adapter");
-    for (int64_t i = 0; i < n; i++)
-        all[i] = (listed){ u->over.own[i], u->of[i] };
-    qsort(all, (size_t)n, sizeof *all, by_name);
-    for (int64_t i = 0; i < n; i++) {
-        u->over.own[i] = all[i].entry;
-        u->of[i] = all[i].of;
-    }
-    u->over.sorted = true;
-    free(all);
-    return NULL;
-}
-
 /* How many tensors may lie in a parameter of the file. */
 static int most_members(const sheaf_lora *lora)
 {
@@ -418,7 +390,8 @@ sheaf_status *sheaf__lora_unstack(sheaf_source **adapter, const sheaf_lora *lora
     }
     for (int i = 0; i < lora->nsaved && st == NULL; i++)
         st = add_saved(u, lora->saved[i], lora->saved_name[i]);
-    TRY(st, sort(u));
+    if (st == NULL)
+        sheaf__over_sort(&u->over); /* there may be many thousands */
     for (int64_t i = 0; i < file->count(file) && st == NULL; i++)
         if (stored_at(u, file->entry(file, i)->name) < 0)
             u->shown[u->nshown++] = i;

@@ -7,6 +7,7 @@
 #include "plan/needs.h"
 #include "plan/fits.h"
 #include "catalog/boxes.h"
+#include "catalog/over_source.h"
 #include "ops/quant/quant.h"
 
 enum { MOST = 1000, MOST_SHORT = 32, FEWEST_SHORT = 4 }; /* steps to measure a model */
@@ -213,36 +214,17 @@ sheaf_status *sheaf__trial_run_short(sheaf__trial *out, const sheaf__plan_inputs
 enum { PERIOD = 8191 }; /* a prime, so that rows differ */
 
 typedef struct made {
-    sheaf_source source;
-    const sheaf_schema *schema;
-    sheaf_source *forms; /* says which have codes; may be NULL */
-    sheaf_source_entry *entry;
+    sheaf__over_source over; /* first; all tensors are its own */
+    sheaf_source *forms;     /* says which have codes; may be NULL */
     float value[PERIOD];
 } made;
-
-static const sheaf_source_entry *find(sheaf_source *self, const char *name)
-{
-    const made *m = (const made *)self;
-    const sheaf_tensor *t = sheaf_schema_find(m->schema, name);
-    return t == NULL ? NULL : &m->entry[t - m->schema->tensor];
-}
-
-static int64_t count(sheaf_source *self)
-{
-    return ((made *)self)->schema->count;
-}
-
-static const sheaf_source_entry *entry(sheaf_source *self, int64_t i)
-{
-    return &((made *)self)->entry[i];
-}
 
 static sheaf_status *read_box(sheaf_source *self, const char *name, int64_t row0, int64_t rows,
                               int64_t col0, int64_t cols, void *dst)
 {
     const made *m = (const made *)self;
-    const sheaf_tensor *t = sheaf_schema_find(m->schema, name);
-    const int64_t width = t->ndim > 1 ? t->shape[t->ndim - 1] : 1;
+    const sheaf_source_entry *e = self->find(self, name);
+    const int64_t width = e->ndim > 1 ? e->shape[e->ndim - 1] : 1;
     float *to = dst;
     for (int64_t r = row0; r < row0 + rows; r++)
         for (int64_t c = col0; c < col0 + cols; c++)
@@ -262,7 +244,7 @@ static sheaf_status *read_codes(sheaf_source *self, const char *name, int64_t ro
                                 int64_t col0, int64_t cols, const sheaf__quant_parts *to)
 {
     const sheaf__quant *q = form(self, name);
-    const int64_t in = find(self, name)->shape[1],
+    const int64_t in = self->find(self, name)->shape[1],
                   groups =
                       sheaf__quant_groups(q, &(sheaf__quant_box){ in, row0, rows, col0, cols }),
                   floats = sheaf__quant_floats(q);
@@ -287,7 +269,7 @@ static sheaf_status *read_codes(sheaf_source *self, const char *name, int64_t ro
 static sheaf_status *read_whole(sheaf_source *self, const char *name, sheaf__quant_whole *to)
 {
     const sheaf__quant *q = form(self, name);
-    const sheaf_source_entry *e = find(self, name);
+    const sheaf_source_entry *e = self->find(self, name);
     for (int64_t i = 0; i < sheaf__quant_nested(q, e->shape[0] * e->shape[1]); i++)
         to->nested[i] = 0.001f;
     to->offset = q->doubled ? 0.05f : 0;
@@ -298,33 +280,27 @@ static sheaf_status *read_whole(sheaf_source *self, const char *name, sheaf__qua
 
 static const sheaf__quantised_source quantised = { form, read_codes, read_whole };
 
-static void close_made(sheaf_source *self)
-{
-    free(((made *)self)->entry);
-    free(self);
-}
-
 sheaf_status *sheaf__made_source(sheaf_source **out, const sheaf_schema *schema,
                                  sheaf_source *forms)
 {
-    made *m = calloc(1, sizeof *m);
-    if (m == NULL || (m->entry = calloc((size_t)schema->count + 1, sizeof *m->entry)) == NULL) {
-        free(m);
+    made *m = sheaf__over_new(sizeof *m, NULL, schema->count, read_box, NULL);
+    if (m == NULL)
         return sheaf__no_memory("made-up weights");
-    }
-    m->source = (sheaf_source){ find, count, entry, read_box, close_made, &quantised };
-    m->schema = schema;
+    sheaf_status *st = NULL;
+    m->over.source.quantised = &quantised;
     m->forms = forms;
     uint32_t state = 1;
     for (int i = 0; i < PERIOD; i++) { /* between -0.03 and 0.03 */
         state = state * 1664525u + 1013904223u;
         m->value[i] = 0.06f * ((float)(state >> 8) / 16777216.0f - 0.5f);
     }
-    for (int64_t i = 0; i < schema->count; i++) {
+    for (int64_t i = 0; i < schema->count && st == NULL; i++) {
         const sheaf_tensor *t = &schema->tensor[i];
-        m->entry[i] = (sheaf_source_entry){ .name = t->name, .dtype = SHEAF_F32, .ndim = t->ndim };
-        memcpy(m->entry[i].shape, t->shape, sizeof t->shape);
+        sheaf_source_entry e = { .dtype = SHEAF_F32, .ndim = t->ndim };
+        memcpy(e.shape, t->shape, sizeof t->shape);
+        st = sheaf__over_add(&m->over, strdup(t->name), e);
     }
-    *out = &m->source;
-    return NULL;
+    if (st == NULL)
+        sheaf__over_sort(&m->over);
+    return sheaf__over_end(out, m, st);
 }

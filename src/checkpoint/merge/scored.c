@@ -8,11 +8,6 @@
 #include "ops/quant/quant.h"
 #include "schema/family.h"
 
-typedef struct scored {
-    sheaf__over_source over; /* first; its own tensors are all */
-    sheaf_source *base;
-} scored;
-
 static bool is_score(const char *name)
 {
     return strcmp(name, SHEAF__SCORE) == 0;
@@ -22,9 +17,9 @@ static bool is_score(const char *name)
 static sheaf_status *read_box(sheaf_source *self, const char *name, int64_t row0, int64_t rows,
                               int64_t col0, int64_t cols, void *dst)
 {
-    const scored *s = (const scored *)self;
+    sheaf_source *base = ((const sheaf__over_source *)self)->under;
     if (!is_score(name))
-        return s->base->read(s->base, name, row0, rows, col0, cols, dst);
+        return base->read(base, name, row0, rows, col0, cols, dst);
     const sheaf_source_entry *e = self->find(self, name);
     memset(dst, 0, (size_t)(rows * cols) * sheaf_dtype_bytes(e->dtype));
     return NULL;
@@ -32,17 +27,10 @@ static sheaf_status *read_box(sheaf_source *self, const char *name, int64_t row0
 
 static sheaf_source *behind(sheaf_source *self, const char **name)
 {
-    return is_score(*name) ? NULL : ((const scored *)self)->base;
+    return is_score(*name) ? NULL : ((const sheaf__over_source *)self)->under;
 }
 
 static const sheaf__quantised_source quantised = { .behind = behind };
-
-static void close_scored(sheaf_source *self)
-{
-    sheaf_source *base = ((scored *)self)->base;
-    sheaf__over_free(self);
-    base->close(base);
-}
 
 /* Its type is that of the table of embeddings. *base: taken on success. */
 static sheaf_status *lay(sheaf_source **base, const sheaf_config *config)
@@ -51,23 +39,22 @@ static sheaf_status *lay(sheaf_source **base, const sheaf_config *config)
     sheaf_source *under = *base;
     const int64_t n = under->count(under);
     const sheaf_source_entry *table = under->find(under, family->table);
-    scored *s = sheaf__over_new(sizeof *s, NULL, n + 1, read_box, NULL);
+    sheaf__over_source *s = sheaf__over_new(sizeof *s, under, n + 1, read_box, NULL);
     if (s == NULL)
         return sheaf__no_memory("merge");
     sheaf_status *st = NULL;
-    s->base = under;
-    s->over.source.close = close_scored;
-    s->over.source.quantised = &quantised;
+    s->alone = true;
+    s->source.quantised = &quantised;
     for (int64_t i = 0; i < n && st == NULL; i++) {
         const sheaf_source_entry *e = under->entry(under, i);
         if (strcmp(e->name, family->head) != 0)
-            st = sheaf__over_add(&s->over, strdup(e->name), *e);
+            st = sheaf__over_add(s, strdup(e->name), *e);
     }
-    TRY(st, sheaf__over_add(&s->over, strdup(SHEAF__SCORE),
+    TRY(st, sheaf__over_add(s, strdup(SHEAF__SCORE),
                             (sheaf_source_entry){ .dtype = table == NULL ? SHEAF_F32 : table->dtype,
                                                   .ndim = 2,
                                                   .shape = { 1, config->hidden } }));
-    sheaf__over_sort(&s->over);
+    sheaf__over_sort(s);
     return sheaf__over_end(base, s, st);
 }
 

@@ -32,7 +32,8 @@ static sheaf_status *run(check *of, sheaf_catalog *c, const sheaf_lora_options *
     for (int64_t i = 0; i < c->count && st == NULL; i++)
         st = sheaf__over_add(&list, strdup(c->tensor[i].entry.name), c->tensor[i].entry);
     TRY(st, sheaf__catalog_sort(c));
-    sheaf__over_sort(&list);
+    if (st == NULL)
+        sheaf__over_sort(&list);
     TRY(st, of(options, &list.source, tell, c));
     sheaf__over_release(&list);
     return st != NULL && sheaf_status_code(st) == SHEAF_E_ARG /* an invalid regular expression */

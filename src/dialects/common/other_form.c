@@ -6,52 +6,18 @@
 #include "catalog/catalog.h"
 #include "catalog/over_source.h"
 
-typedef struct translated {
-    sheaf__over_source over; /* first; all tensors are its own */
-    sheaf_source *from;      /* closed with it */
-    char **name;             /* of each own tensor, in `from`; up to NULL */
-} translated;
-
-static sheaf_status *read_translated(sheaf_source *self, const char *name, int64_t row0,
-                                     int64_t rows, int64_t col0, int64_t cols, void *dst)
+static sheaf_status *add(sheaf__renamed_source *t, const char *name, const char *there)
 {
-    const translated *t = (const translated *)self;
-    const int64_t i = sheaf__over_find(&t->over, name);
-    if (i < 0)
-        return sheaf_fail(SHEAF_E_LAYOUT, "no tensor '%s'", name);
-    return t->from->read(t->from, t->name[i], row0, rows, col0, cols, dst);
-}
-
-static void release(sheaf__over_source *self)
-{
-    translated *t = (translated *)self;
-    for (char **name = t->name; name != NULL && *name != NULL; name++)
-        free(*name);
-    free(t->name);
-}
-
-static void close_translated(sheaf_source *self)
-{
-    sheaf_source *from = ((translated *)self)->from;
-    sheaf__over_free(self);
-    from->close(from);
-}
-
-static sheaf_status *add(translated *t, const char *name, const char *there)
-{
-    const sheaf_source_entry *e = t->from->find(t->from, there);
+    const sheaf_source_entry *e = t->over.under->find(t->over.under, there);
     if (e == NULL)
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "tensor '%s'", there),
                                           "every tensor of the model"),
                            "none of this name");
-    const int64_t i = t->over.count;
-    t->name[i] = strdup(there);
-    return t->name[i] == NULL ? sheaf__no_memory("names of tensors")
-                              : sheaf__over_add(&t->over, strdup(name), *e);
+    return sheaf__renamed_add(t, strdup(name), e);
 }
 
 /* "exp_avg.NAME" */
-static sheaf_status *add_moment(translated *t, const sheaf__family *to, const char *name)
+static sheaf_status *add_moment(sheaf__renamed_source *t, const sheaf__family *to, const char *name)
 {
     const char *base = sheaf__moment_base(name);
     char spelled[SHEAF__SPELLED], whole[SHEAF__SPELLED + 32];
@@ -93,7 +59,7 @@ static sheaf_status *check_same(sheaf_source *source, const char *one, const cha
 }
 
 /* Tensors of the model that no tensor of the other form is read from. */
-static sheaf_status *check_rest(const translated *t, const sheaf_schema *schema,
+static sheaf_status *check_rest(sheaf_source *from, const sheaf_schema *schema,
                                 const sheaf__family *to)
 {
     sheaf_status *st = NULL;
@@ -102,8 +68,8 @@ static sheaf_status *check_rest(const translated *t, const sheaf_schema *schema,
         char spelled[SHEAF__SPELLED], read[SHEAF__SPELLED];
         sheaf__spell_form(spelled, to, false, name);
         sheaf__spell_form(read, to, true, spelled);
-        if (strcmp(read, name) != 0 && t->from->find(t->from, name) != NULL)
-            st = check_same(t->from, name, read);
+        if (strcmp(read, name) != 0 && from->find(from, name) != NULL)
+            st = check_same(from, name, read);
     }
     return st;
 }
@@ -113,14 +79,9 @@ static sheaf_status *check_rest(const translated *t, const sheaf_schema *schema,
 static sheaf_status *make(sheaf_source **out, sheaf_source *from, const sheaf_schema *is,
                           const sheaf_schema *will, const sheaf__family *to)
 {
-    const int64_t most = will->count + from->count(from); /* moments too */
-    translated *t = sheaf__over_new(sizeof *t, NULL, most, read_translated, release);
-    if (t == NULL)
-        return sheaf__no_memory("tensors in another form");
-    t->from = from;
-    t->over.source.close = close_translated;
-    t->name = calloc((size_t)most + 1, sizeof *t->name);
-    sheaf_status *st = t->name == NULL ? sheaf__no_memory("names of tensors") : NULL;
+    sheaf__renamed_source *t =
+        sheaf__renamed_new(from, will->count + from->count(from)); /* moments too */
+    sheaf_status *st = t == NULL ? sheaf__no_memory("tensors in another form") : NULL;
     for (int64_t i = 0; i < will->count && st == NULL; i++) {
         char there[SHEAF__SPELLED];
         sheaf__spell_form(there, to, true, will->tensor[i].name);
@@ -128,7 +89,7 @@ static sheaf_status *make(sheaf_source **out, sheaf_source *from, const sheaf_sc
     }
     for (int64_t i = 0; i < from->count(from) && st == NULL; i++)
         st = add_moment(t, to, from->entry(from, i)->name);
-    TRY(st, check_rest(t, is, to));
+    TRY(st, check_rest(from, is, to));
     return sheaf__over_end(out, t, st);
 }
 
