@@ -33,10 +33,6 @@ sheaf_status *sheaf_lora_check_modules(const sheaf_lora_options *options,
                                        sheaf_source *const *adapters, const char *const *paths,
                                        int n, const sheaf_events *events);
 
-/* sheaf__lora_check_values - is every number of supported dtype finite, except in PEFT's copies of
- * the base? Errors: SHEAF_E_NUMBER; SHEAF_E_UNSUPPORTED for a last axis that is too long. */
-sheaf_status *sheaf__lora_check_values(sheaf_source *adapter);
-
 /* sheaf__lora_check_type - SHEAF_E_UNSUPPORTED unless F32, BF16 or F16. */
 sheaf_status *sheaf__lora_check_type(const sheaf_source_entry *entry);
 /* sheaf__lora_find_part - the tensor PATH + end; NULL: none. */

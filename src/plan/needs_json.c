@@ -201,16 +201,6 @@ static int64_t image_of(const sheaf__plan_inputs *q)
     return q->images > 0 ? sheaf__image_positions(&q->opened.config) : 0;
 }
 
-/* Is the ranks' memory that of GPUs, and not the host's? */
-static bool is_apart(const char *device)
-{
-    sheaf__device_choice choice;
-    sheaf_status *st = sheaf__device_choose(&choice, device);
-    const bool apart = st == NULL && choice.class->count != NULL;
-    sheaf_status_free(st);
-    return apart;
-}
-
 sheaf_status *sheaf__needs_json(char **out, const sheaf__plan_request *a, const sheaf_plan *plan)
 {
     const sheaf__plan_inputs *q = &a->q;
@@ -231,7 +221,7 @@ sheaf_status *sheaf__needs_json(char **out, const sheaf__plan_request *a, const 
         sheaf__json_put_text(&j, "sums", sums);
     if (plan->away > 0)
         sheaf__json_put_int(&j, "offloaded", (int64_t)plan->away);
-    if (is_apart(q->o.device))
+    if (sheaf__fit_apart(q->o.device))
         sheaf__json_put_bool(&j, "apart", true);
     if (q->place_text == NULL)
         sheaf__json_put_int(&j, "dp", q->o.dp);

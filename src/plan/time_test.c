@@ -2,7 +2,7 @@
 
 #include "models/open.h"
 #include "plan/plan.h"
-#include "plan/time.h"
+#include "plan/timing.h"
 #include "tape/head_rows.h"
 #include "tests/files.h"
 #include "tests/sources.h"

@@ -1,6 +1,6 @@
 /* work.h - the cost of a run of the tape, by kind of op: operations of its products, bytes of its
  * values, and on a device with memory the seconds they take. Rates measured on a short model give
- * the time of the work that the dry device counts in a whole one (plan/time.h). */
+ * the time of the work that the dry device counts in a whole one (plan/timing.h). */
 #pragma once
 
 #include "base/base.h"

@@ -1,26 +1,40 @@
-/* match.c - which tensor of the model each tensor of an adapter belongs to.
+/* match.c - which tensor of the model each tensor of an adapter belongs to; and once all of them
+ * are matched the orientation of square weights, and whether the file has all that
+ * adapter_config.json requires.
  *
  * The tensors of an adapter name their modules, so no schema is needed. sheaf_lora_check_file() has
- * checked each against the adapter's config; settle.c checks that the base has all modules that the
- * config names. */
+ * checked each against the adapter's config. */
 #include "base/base.h"
+#include "base/text.h"
 #include "catalog/boxes.h"
-#include "checkpoint/merge/matcher.h"
 #include "checkpoint/merge/plan.h"
 #include "lora/check_file.h"
 #include "lora/match.h"
 #include "lora/names.h"
+#include "schema/family.h"
 
 enum { NAMED = 8 };
 
-static void lose(sheaf__matcher *m, const char *name)
+typedef struct matcher {
+    sheaf__merge_plan *plan;
+    sheaf__merge_adapter *adapter;
+    int number;
+    bool leaves_named; /* sheaf__lora_leaves_named() */
+    bool experts;      /* the adapter has LoRA on experts */
+    sheaf_text lost;   /* tensors of the adapter that match nothing */
+    int nlost;
+    char packed[256]; /* of a quantized base: the first packed tensor in place of a weight; "" =
+                         none */
+} matcher;
+
+static void lose(matcher *m, const char *name)
 {
     if (m->nlost++ < NAMED)
         sheaf__text_add(&m->lost, "%s%.200s", m->nlost > 1 ? ", " : "", name);
 }
 
 /* The tensor of the output that is called PATH + end; NULL: none. */
-static sheaf_status *place(sheaf__merge_tensor **out, const sheaf__matcher *m, const char *path,
+static sheaf_status *place(sheaf__merge_tensor **out, const matcher *m, const char *path,
                            const char *end)
 {
     char *name = NULL;
@@ -31,7 +45,7 @@ static sheaf_status *place(sheaf__merge_tensor **out, const sheaf__matcher *m, c
     return NULL;
 }
 
-static sheaf_status *wrong_shape(const sheaf__matcher *m, const sheaf_source_entry *e,
+static sheaf_status *wrong_shape(const matcher *m, const sheaf_source_entry *e,
                                  const sheaf__merge_tensor *t, const char *what)
 {
     char got[128], want[128];
@@ -41,7 +55,7 @@ static sheaf_status *wrong_shape(const sheaf__matcher *m, const sheaf_source_ent
     return sheaf__lora_try_base(st, &m->adapter->options, "");
 }
 
-static sheaf_status *check_base_type(const sheaf__matcher *m, const sheaf__merge_tensor *t)
+static sheaf_status *check_base_type(const matcher *m, const sheaf__merge_tensor *t)
 {
     if (sheaf__merge_is_float(t->base->dtype))
         return NULL;
@@ -54,7 +68,7 @@ static sheaf_status *check_base_type(const sheaf__matcher *m, const sheaf__merge
         st, "a base that is not quantized: the one the adapter was trained for, in 16 or 32 bits");
 }
 
-static sheaf_status *add_step(sheaf__merge_step **out, sheaf__matcher *m, sheaf__merge_tensor *t)
+static sheaf_status *add_step(sheaf__merge_step **out, matcher *m, sheaf__merge_tensor *t)
 {
     if (!SHEAF_GROW(&t->step, NULL, t->nsteps + 1))
         return sheaf__no_memory("merge");
@@ -87,7 +101,7 @@ static bool is_resized(const sheaf_source_entry *e, const sheaf__merge_tensor *t
            (e->ndim == 2 ? e->shape[1] == t->shape[1] : e->ndim == 1 && t->table);
 }
 
-static sheaf_status *replace(sheaf__matcher *m, sheaf__merge_tensor *t, const sheaf_source_entry *e,
+static sheaf_status *replace(matcher *m, sheaf__merge_tensor *t, const sheaf_source_entry *e,
                              bool saved)
 {
     sheaf_status *st = check_base_type(m, t);
@@ -117,8 +131,8 @@ static sheaf_status *replace(sheaf__matcher *m, sheaf__merge_tensor *t, const sh
 }
 
 /* First pass: tensors that replace the base's. */
-static sheaf_status *match_whole(sheaf__matcher *m, const sheaf_source_entry *e,
-                                 sheaf_lora_part kind, const char *path)
+static sheaf_status *match_whole(matcher *m, const sheaf_source_entry *e, sheaf_lora_part kind,
+                                 const char *path)
 {
     sheaf__merge_tensor *t = NULL;
     sheaf_status *st = NULL;
@@ -144,7 +158,7 @@ static sheaf_status *match_whole(sheaf__matcher *m, const sheaf_source_entry *e,
 
 /* ---- A and B ---- */
 
-static sheaf_status *set_scale(sheaf__matcher *m, sheaf__merge_step *s, const char *path)
+static sheaf_status *set_scale(matcher *m, sheaf__merge_step *s, const char *path)
 {
     const sheaf_lora_options *o = &m->adapter->options;
     const sheaf_lora_module *named = sheaf__merge_parameter(m->adapter, path);
@@ -161,8 +175,8 @@ static sheaf_status *set_scale(sheaf__matcher *m, sheaf__merge_step *s, const ch
 }
 
 /* Do A [r, in], B [out, r] fit the tensor, and which way round? */
-static sheaf_status *set_shape(const sheaf__matcher *m, sheaf__merge_step *s,
-                               const sheaf__merge_tensor *t, bool table)
+static sheaf_status *set_shape(const matcher *m, sheaf__merge_step *s, const sheaf__merge_tensor *t,
+                               bool table)
 {
     const int64_t in = sheaf__elements(s->a->ndim - 1, s->a->shape + 1), out = s->b->shape[0];
     bool along = !table && t->ndim >= 2 && t->shape[0] == out && t->cols == in;
@@ -177,8 +191,8 @@ static sheaf_status *set_shape(const sheaf__matcher *m, sheaf__merge_step *s,
     return NULL;
 }
 
-static sheaf_status *set_magnitude(sheaf__matcher *m, sheaf__merge_step *s,
-                                   const sheaf__merge_tensor *t, const char *path)
+static sheaf_status *set_magnitude(matcher *m, sheaf__merge_step *s, const sheaf__merge_tensor *t,
+                                   const char *path)
 {
     const sheaf_source_entry *e =
         sheaf__lora_find_part(m->adapter->source, path, strlen(path), ".lora_magnitude_vector");
@@ -189,7 +203,7 @@ static sheaf_status *set_magnitude(sheaf__matcher *m, sheaf__merge_step *s,
 }
 
 /* GPTQ, AWQ and compressed-tensors have other names in place of X.weight. */
-static sheaf_status *find_packed(sheaf__matcher *m, const char *path)
+static sheaf_status *find_packed(matcher *m, const char *path)
 {
     static const char *const ends[] = { ".qweight", ".weight_packed", ".W_q" };
     sheaf_status *st = NULL;
@@ -202,7 +216,7 @@ static sheaf_status *find_packed(sheaf__matcher *m, const char *path)
     return st;
 }
 
-static sheaf_status *match_delta(sheaf__matcher *m, const sheaf_source_entry *a, const char *path,
+static sheaf_status *match_delta(matcher *m, const sheaf_source_entry *a, const char *path,
                                  bool table)
 {
     sheaf__merge_tensor *t = NULL;
@@ -226,7 +240,7 @@ static sheaf_status *match_delta(sheaf__matcher *m, const sheaf_source_entry *a,
     return st != NULL ? st : set_magnitude(m, s, t, path);
 }
 
-static sheaf_status *match_bias(sheaf__matcher *m, const sheaf_source_entry *e, const char *path)
+static sheaf_status *match_bias(matcher *m, const sheaf_source_entry *e, const char *path)
 {
     sheaf__merge_tensor *t = NULL;
     sheaf__merge_step *s = NULL;
@@ -273,7 +287,7 @@ static void grow(sheaf__merge_tensor *t, const sheaf__merge_step *s)
         t->shape[0] = t->rows = t->rows + n;
 }
 
-static sheaf_status *match_rows(sheaf__matcher *m, const sheaf_source_entry *e, const char *path)
+static sheaf_status *match_rows(matcher *m, const sheaf_source_entry *e, const char *path)
 {
     sheaf__merge_tensor *t = NULL;
     sheaf__merge_step *s = NULL;
@@ -311,9 +325,157 @@ static sheaf_status *match_rows(sheaf__matcher *m, const sheaf_source_entry *e, 
     return NULL;
 }
 
+/* ---- square weights: stored [out, in], or as GPT-2's Conv1D [in, out]? ---- */
+
+/* "q_proj.weight" of "layers.0.q_proj.weight". */
+static const char *last_name(const char *tensor)
+{
+    int dots = 0;
+    const char *at = tensor + strlen(tensor);
+    while (at > tensor && (at[-1] != '.' || ++dots < 2))
+        at--;
+    return at;
+}
+
+static const sheaf__merge_step *step_of(const sheaf__merge_tensor *t, int number)
+{
+    for (int i = 0; i < t->nsteps; i++)
+        if (t->step[i].number == number && t->step[i].kind == SHEAF__MERGE_DELTA)
+            return &t->step[i];
+    return NULL;
+}
+
+static bool has_conv1d(const char *model_type)
+{
+    static const char types[] = "gpt2 openai-gpt imagegpt decision_transformer clvp clvp_decoder";
+    return sheaf__is_listed(types, model_type, strlen(model_type));
+}
+
+/* Decided by the first non-square weight with the same last name; else by the kind of model; else
+ * by the flag. */
+static bool is_across(const matcher *m, const sheaf__merge_tensor *t)
+{
+    const char *name = last_name(t->name);
+    for (int64_t i = 0; i < m->plan->count; i++) {
+        const sheaf__merge_step *s = step_of(&m->plan->tensor[i], m->number);
+        if (s != NULL && !s->square && !s->rounded &&
+            strcmp(last_name(m->plan->tensor[i].name), name) == 0)
+            return s->across;
+    }
+    if (m->plan->model_type[0] == '\0')
+        return m->adapter->options.fan_in_fan_out;
+    return has_conv1d(m->plan->model_type) && strncmp(name, "c_", 2) == 0;
+}
+
+/* After all were matched: which square weights are stored as GPT-2's Conv1D, [in, out]. */
+static void settle_squares(matcher *m)
+{
+    enum { KNOWN = 16 }; /* cache by last name: experts are many, their names few */
+    struct {
+        const char *name;
+        bool across;
+    } known[KNOWN];
+    int n = 0, i;
+    for (int64_t at = 0; at < m->plan->count; at++) {
+        sheaf__merge_tensor *t = &m->plan->tensor[at];
+        for (int k = 0; k < t->nsteps; k++) {
+            if (t->step[k].number != m->number || !t->step[k].square)
+                continue;
+            for (i = 0; i < n && strcmp(known[i].name, last_name(t->name)) != 0; i++) {
+            }
+            t->step[k].across = i < n ? known[i].across : is_across(m, t);
+            if (i == n && n < KNOWN) {
+                known[n].name = last_name(t->name);
+                known[n++].across = t->step[k].across;
+            }
+        }
+    }
+}
+
+/* ---- the config against the tensors ---- */
+
+/* Does the output have a tensor with this prefix? */
+static bool has_name(const void *self, const char *begin)
+{
+    const matcher *m = self;
+    for (int64_t i = 0; i < m->plan->count; i++)
+        if (strncmp(m->plan->tensor[i].name, begin, strlen(begin)) == 0)
+            return true;
+    return false;
+}
+
+/* Tensors without a gradient: an adapter may name their modules and not hold them. */
+static bool is_never_trained(const matcher *m, const char *name)
+{
+    const sheaf__family *family;
+    for (int i = 0; (family = sheaf__family_at(i)) != NULL; i++)
+        if (family->idle != NULL && family->idle(name, has_name, m))
+            return true;
+    return false;
+}
+
+/* Layers behind the last, for multi-token prediction (MTP), which transformers leaves out. */
+static bool is_spare(const sheaf__merge_plan *p, const char *name)
+{
+    static const char *const before[] = { "",
+                                          "model.",
+                                          "transformer.",
+                                          "language_model.",
+                                          "model.language_model.",
+                                          "language_model.model." };
+    if (strncmp(name, "mtp", 3) == 0 ||
+        strstr(name, ".mtp") != NULL) /* mtp_block, mtp_layers too */
+        return true;
+    for (size_t i = 0; i < sizeof before / sizeof *before && p->layers > 0; i++) {
+        long long layer = -1;
+        const size_t n = strlen(before[i]);
+        if (strncmp(name, before[i], n) == 0 && sscanf(name + n, "layers.%lld.", &layer) == 1)
+            return layer >= p->layers;
+    }
+    return false;
+}
+
+/* The adapter's file must have what adapter_config.json requires for this tensor of the base, under
+ * any of the tensor's names. */
+static sheaf_status *check_required(matcher *m, const sheaf__merge_tensor *t, bool may_lack)
+{
+    const sheaf_lora_options *o = &m->adapter->options;
+    const bool mine = t->whole != NULL && t->whole_number == m->number && t->saved;
+    const char *const name = t->name, *const dot = strrchr(name, '.');
+    if (dot == NULL || may_lack || is_spare(m->plan, name) ||
+        !sheaf__merge_is_float(t->base->dtype))
+        return NULL;
+    char *module = strndup(name, (size_t)(dot - name));
+    sheaf_status *st = NULL;
+    if (module == NULL)
+        return sheaf__no_memory("merge");
+    const bool saved = sheaf__lora_saves(o, module), bias = strcmp(dot, ".bias") == 0;
+    const bool all = o->bias == SHEAF_BIAS_ALL && sheaf__lora_saves_bias(o, name) &&
+                     !(m->leaves_named && sheaf__lora_named_bias(o, name));
+    bool lacks = (saved || all) && !mine;
+    if (bias && o->bias == SHEAF_BIAS_LORA_ONLY && !mine &&
+        sheaf__lora_find_part(m->adapter->source, module, strlen(module), ".lora_A.weight") != NULL)
+        lacks = true;
+    if (lacks && !is_never_trained(m, t->name)) {
+        st = sheaf_lora_missing(name, strlen(name), "");
+    } else if (!lacks && strcmp(dot, ".weight") == 0 && t->ndim >= 2 && !saved && !o->all_linear) {
+        sheaf_hit hit;
+        st = sheaf__lora_hit(&hit, o, module);
+        /* in transformers 5 experts are parameters, not modules: target_modules cannot match them
+         */
+        const bool fused = !m->experts && strstr(name, ".experts.") != NULL;
+        if (st == NULL && hit == SHEAF_HIT_TARGET && !fused && step_of(t, m->number) == NULL)
+            st = sheaf_lora_missing(name, (size_t)(dot - name), ".lora_A.weight");
+    }
+    free(module);
+    return st;
+}
+
+/* ---- one adapter ---- */
+
 /* Second pass: changes to tensors. */
-static sheaf_status *match_change(sheaf__matcher *m, const sheaf_source_entry *e,
-                                  sheaf_lora_part kind, const char *path)
+static sheaf_status *match_change(matcher *m, const sheaf_source_entry *e, sheaf_lora_part kind,
+                                  const char *path)
 {
     switch (kind) {
     case SHEAF_PART_A: return match_delta(m, e, path, false);
@@ -325,9 +487,9 @@ static sheaf_status *match_change(sheaf__matcher *m, const sheaf_source_entry *e
 }
 
 /* Runs one of the passes over all tensors of the adapter, each with the module path in its name. */
-static sheaf_status *
-match_each(sheaf__matcher *m, sheaf_status *(*pass)(sheaf__matcher *m, const sheaf_source_entry *e,
-                                                    sheaf_lora_part kind, const char *path))
+static sheaf_status *match_each(matcher *m,
+                                sheaf_status *(*pass)(matcher *m, const sheaf_source_entry *e,
+                                                      sheaf_lora_part kind, const char *path))
 {
     sheaf_source *source = m->adapter->source;
     sheaf_status *st = NULL;
@@ -343,7 +505,7 @@ match_each(sheaf__matcher *m, sheaf_status *(*pass)(sheaf__matcher *m, const she
     return st;
 }
 
-static sheaf_status *tell_lost(sheaf__matcher *m)
+static sheaf_status *tell_lost(matcher *m)
 {
     const int64_t all = m->adapter->source->count(m->adapter->source);
     if (m->plan->quantized[0] != '\0' && m->packed[0] != '\0')
@@ -366,11 +528,10 @@ static sheaf_status *tell_lost(sheaf__matcher *m)
 
 sheaf_status *sheaf__merge_match(sheaf__merge_plan *plan, sheaf__merge_adapter *adapter, int number)
 {
-    sheaf__matcher m = { .plan = plan,
-                         .adapter = adapter,
-                         .number = number,
-                         .leaves_named =
-                             sheaf__lora_leaves_named(&adapter->options, adapter->source) };
+    matcher m = { .plan = plan,
+                  .adapter = adapter,
+                  .number = number,
+                  .leaves_named = sheaf__lora_leaves_named(&adapter->options, adapter->source) };
     sheaf_source *source = adapter->source;
     const int64_t n = source->count(source);
     sheaf_status *st = NULL;
@@ -381,11 +542,11 @@ sheaf_status *sheaf__merge_match(sheaf__merge_plan *plan, sheaf__merge_adapter *
     TRY(st, m.nlost > 0 ? tell_lost(&m) : NULL);
     sheaf__text_release(&m.lost);
     if (st == NULL)
-        sheaf__merge_settle_squares(&m);
+        settle_squares(&m);
     for (int64_t i = 0; i < plan->count && st == NULL; i++) {
         sheaf__merge_tensor *t = &plan->tensor[i];
         if (!adapter->made)
-            st = sheaf__merge_check_required(&m, t, t->made || sheaf__merge_is_other(plan, t));
+            st = check_required(&m, t, t->made || sheaf__merge_is_other(plan, t));
     }
     return sheaf_in(st, "%s", adapter->path);
 }

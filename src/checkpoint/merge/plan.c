@@ -1,5 +1,4 @@
 /* plan.c - see plan.h. */
-#include "checkpoint/merge/matcher.h"
 #include "checkpoint/merge/plan.h"
 
 #include "base/base.h"

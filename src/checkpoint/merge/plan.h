@@ -10,7 +10,6 @@
 
 #include "base/json.h"
 #include "checkpoint/merge/merge.h"
-#include "checkpoint/merge/ties.h"
 #include "dialects/common/coded_write.h"
 #include "dialects/sat/write.h"
 #include "formats/safetensors.h"
@@ -146,6 +145,19 @@ typedef struct sheaf__merge_adapter {
     sheaf_lora *lora;
     int at; /* of lora->module: the last one that was looked up */
 } sheaf__merge_adapter;
+
+/* The tensor that is the table of embeddings and the head in transformers' language models and in
+ * those that see pictures. A file holds it once. If a merge splits it, each name must be written,
+ * or transformers fills the missing one with random values. */
+typedef struct sheaf__ties {
+    const char *table, *head; /* names as in memory; "": nothing is tied */
+    const char *classes;      /* the classes with these ties, separated by blanks */
+    bool unsaid;              /* tied if the config has no tie_word_embeddings */
+} sheaf__ties;
+
+/* sheaf__ties_of - the ties of a class in config.json's `architectures`; NULL: not known.
+ *   own_code  the config has auto_map: the class may differ from transformers' of that name */
+const sheaf__ties *sheaf__ties_of(const char *architecture, bool own_code);
 
 /* The two names of one tensor, the table of embeddings first. */
 typedef struct sheaf__merge_tie {

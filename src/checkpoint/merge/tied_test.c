@@ -3,7 +3,7 @@
 #include "tests/made_adapters.h"
 
 #include "base/text.h"
-#include "checkpoint/merge/ties.h"
+#include "checkpoint/merge/plan.h"
 
 enum { MOST = 6 };
 

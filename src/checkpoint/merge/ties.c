@@ -1,6 +1,6 @@
-/* ties.c - see ties.h. The table is what bench/ties_live.py derives from transformers 5.23
+/* ties.c - see plan.h. The table is what bench/ties_live.py derives from transformers 5.23
  * (--rows), and the long tests hold it to that. */
-#include "checkpoint/merge/ties.h"
+#include "checkpoint/merge/plan.h"
 
 #include "base/base.h"
 
