@@ -89,19 +89,22 @@ struct group_fixture {
         }                                                                                          \
     } while (0)
 
-/* textf - what printf makes of it; the last thousand results stay valid. Any thread may ask, and
- * where memory is denied. */
+/* textf - what printf makes of it, which stays. Any thread may ask, and where memory is denied. */
 static inline const char *__attribute__((format(printf, 1, 2))) textf(const char *format, ...)
 {
-    static char text[1000][2048];
-    static unsigned next;
-    char *to = text[__atomic_fetch_add(&next, 1, __ATOMIC_ACQ_REL) % 1000];
+    static char room[1 << 26];
+    static size_t used;
     va_list args;
     va_start(args, format);
-    const int n = vsnprintf(to, sizeof *text, format, args);
+    const int n = vsnprintf(NULL, 0, format, args);
     va_end(args);
-    assert_in_range(n, 0, sizeof *text - 1);
-    return to;
+    const size_t at = __atomic_fetch_add(&used, (size_t)n + 1, __ATOMIC_ACQ_REL);
+    if (n < 0 || at + (size_t)n >= sizeof room)
+        abort();
+    va_start(args, format);
+    vsnprintf(room + at, (size_t)n + 1, format, args);
+    va_end(args);
+    return room + at;
 }
 
 /* in_soak - how many of many like cases a test takes: `most` in ./run soak, else `few`. */

@@ -1,11 +1,12 @@
 /* files.h - a scratch folder for a test program, gone at its end; and did it leak descriptors? */
 #pragma once
 
-#include "tests/check.h"
+#include "tests/kept.h"
 
 #include <dirent.h>
 
 #include "base/file.h"
+#include "tests/kept.h"
 
 static struct {
     char dir[64];
@@ -23,22 +24,13 @@ static inline int count_open_files(void)
     return n;
 }
 
-/* at_format - "scratch folder/" and a name by a format. */
-static inline const char *at_format(const char *format, ...) SHEAF_PRINTF(1, 2);
-static inline const char *at_format(const char *format, ...)
-{
-    char name[400];
-    va_list list;
-    va_start(list, format);
-    vsnprintf(name, sizeof name, format, list);
-    va_end(list);
-    return textf("%s/%s", scratch.dir, name);
-}
-
+/* at - "scratch folder/name"; at_format - the same by a format. */
 static inline const char *at(const char *name)
 {
     return textf("%s/%s", scratch.dir, name);
 }
+
+#define at_format(...) at(textf(__VA_ARGS__))
 
 /* put - a file that holds `text`. */
 static inline void put(const char *path, const char *text)
@@ -55,6 +47,29 @@ static inline char *held_by(const char *path)
     return text;
 }
 
+/* file_text - what a file holds, with a 0 behind it; stays. size: out (NULL: not asked). */
+static inline char *file_text(const char *path, size_t *size)
+{
+    char **text = room(sizeof *text);
+    size_t n;
+    CHECK_OK(sheaf__file_read_all(text, size == NULL ? &n : size, path, 1 << 28));
+    return kept(*text, free);
+}
+
+/* check_same_files - two files hold the same bytes; check_same_file - `name` in two folders. */
+static inline void check_same_files(const char *a, const char *b)
+{
+    size_t n, m;
+    const char *x = file_text(a, &n), *y = file_text(b, &m);
+    assert_int_equal(n, m);
+    CHECK_BYTES(a, x, y, n);
+}
+
+static inline void check_same_file(const char *a, const char *b, const char *name)
+{
+    check_same_files(textf("%s/%s", a, name), textf("%s/%s", b, name));
+}
+
 /* file_with - the path of a file in the scratch folder that holds these bytes. */
 static inline const char *file_with(const char *name, const void *content, size_t size)
 {
@@ -63,23 +78,6 @@ static inline const char *file_with(const char *name, const void *content, size_
     assert_int_equal(fwrite(content, 1, size, file), size);
     assert_int_equal(fclose(file), 0);
     return at(name);
-}
-
-/* check_same_file - `name` has the same bytes in two folders. */
-static inline void check_same_file(const char *a, const char *b, const char *name)
-{
-    char *of[2];
-    size_t size[2];
-    for (int i = 0; i < 2; i++) {
-        char path[1600];
-        snprintf(path, sizeof path, "%s/%s", i == 0 ? a : b, name);
-        CHECK_OK(sheaf__file_read_all(&of[i], &size[i], path, 1 << 28));
-    }
-    if (size[0] != size[1])
-        fail_msg("%s: %zu and %zu bytes", name, size[0], size[1]);
-    CHECK_BYTES(name, of[1], of[0], size[0]);
-    free(of[0]);
-    free(of[1]);
 }
 
 /* entries - how many names a folder has. */
@@ -101,6 +99,18 @@ static inline void copy_file(const char *to, const char *from)
     CHECK_OK(sheaf__file_read_all(&bytes, &size, from, SIZE_MAX));
     CHECK_OK(sheaf__file_write_whole(to, bytes, size));
     free(bytes);
+}
+
+/* copy_edited - a copy with `with` in the place of `find` (NULL: as it is). */
+static inline void copy_edited(const char *to, const char *from, const char *find, const char *with)
+{
+    const char *text = file_text(from, NULL), *there = find == NULL ? NULL : strstr(text, find);
+    if (find != NULL && there == NULL)
+        fail_msg("%s: no '%s'", from, find);
+    if (find == NULL)
+        copy_file(to, from);
+    else
+        put(to, textf("%.*s%s%s", (int)(there - text), text, with, there + strlen(find)));
 }
 
 /* A folder and all in it, copied. */
@@ -152,6 +162,7 @@ static inline int remove_scratch(void **state)
 {
     sheaf_status *st = sheaf__remove_tree(scratch.dir);
     sheaf_status_free(st);
+    release_kept(0);
     const int left = count_open_files() - scratch.open_files;
     if (left != 0)
         print_error("%d descriptors were left open\n", left);

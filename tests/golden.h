@@ -3,22 +3,20 @@
 
 #include <glob.h>
 #include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
 
-#include "tests/check.h"
+#include "tests/sources.h"
 
 /* golden_root - $SHEAF_GOLDEN (the full collection), else $SHEAF_TEST_DATA, else tests/data of the
  * sources. */
 static inline const char *golden_root(char buffer[512])
 {
-    const char *root = getenv("SHEAF_GOLDEN"), *source = getenv("SHEAF_SOURCE_ROOT");
+    const char *root = getenv("SHEAF_GOLDEN");
     if (root == NULL || *root == '\0')
         root = getenv("SHEAF_TEST_DATA");
     if (root != NULL && *root != '\0')
         snprintf(buffer, 512, "%s", root);
     else
-        snprintf(buffer, 512, "%s/tests/data", source == NULL ? "." : source);
+        snprintf(buffer, 512, "%s/tests/data", source_root());
     return buffer;
 }
 

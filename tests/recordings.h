@@ -3,8 +3,8 @@
 #pragma once
 
 #include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
+
+#include "tests/sources.h"
 
 /* recordings_are_full - not only the committed part. */
 static inline bool recordings_are_full(void)
@@ -13,16 +13,9 @@ static inline bool recordings_are_full(void)
     return all != NULL && *all != '\0';
 }
 
-/* recording - "ROOT/name", name beginning with the kind; the last eight results stay valid. */
+/* recording - "ROOT/name", name beginning with the kind. */
 static inline const char *recording(const char *name)
 {
-    static char path[8][1536];
-    static int next;
-    char *p = path[next++ % 8];
-    const char *all = getenv("SHEAF_RECORDINGS"), *source = getenv("SHEAF_SOURCE_ROOT");
-    if (recordings_are_full())
-        snprintf(p, sizeof path[0], "%s/%s", all, name);
-    else
-        snprintf(p, sizeof path[0], "%s/tests/data/%s", source == NULL ? "." : source, name);
-    return p;
+    return recordings_are_full() ? textf("%s/%s", getenv("SHEAF_RECORDINGS"), name)
+                                 : in_sources("tests/data/%s", name);
 }

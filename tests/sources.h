@@ -2,20 +2,16 @@
 #pragma once
 
 #include "base/file.h"
-#include "tests/check.h"
+#include "tests/kept.h"
+
+static inline const char *source_root(void)
+{
+    const char *root = getenv("SHEAF_SOURCE_ROOT");
+    return root == NULL ? "." : root;
+}
 
 /* The path of a file of the sources, by a format. */
-static inline const char *in_sources(const char *format, ...) SHEAF_PRINTF(1, 2);
-static inline const char *in_sources(const char *format, ...)
-{
-    char name[400];
-    const char *root = getenv("SHEAF_SOURCE_ROOT");
-    va_list list;
-    va_start(list, format);
-    vsnprintf(name, sizeof name, format, list);
-    va_end(list);
-    return textf("%s/%s", root == NULL ? "." : root, name);
-}
+#define in_sources(...) textf("%s/%s", source_root(), textf(__VA_ARGS__))
 
 /* The config of a published model (malloc'd), with `more` before its keys. */
 static inline char *published_config(const char *name, const char *more)

@@ -4,8 +4,7 @@
 #include "tests/parity/cog.h"
 
 #include "checkpoint/convert/convert.h"
-#include "infer/generate.h"
-#include "models/team.h"
+#include "tests/parity/generated.h"
 
 /* ---- forward ---- */
 
@@ -24,39 +23,29 @@ static void compare_stages(const trial *t, const sheaf_safetensors *want)
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)
         if ((x = values(want, rows[i].theirs, &n)) != NULL) {
             compare(rows[i].theirs, stage_of(t, rows[i].ours, n), x, n, 5e-5, 0);
-            free(x);
             compared++;
         }
     for (int layer = 0;; layer++) {
-        char theirs[64], ours[64];
-        snprintf(theirs, sizeof theirs, "vit_layer%d.out", layer);
-        snprintf(ours, sizeof ours, "vit%d", layer);
+        const char *theirs = textf("vit_layer%d.out", layer);
         if ((x = values(want, theirs, &n)) == NULL)
             break;
-        compare(theirs, stage_of(t, ours, n), x, n, 5e-5, 0);
-        free(x);
+        compare(theirs, stage_of(t, textf("vit%d", layer), n), x, n, 5e-5, 0);
         compared++;
     }
     for (int layer = 0;; layer++) {
         static const char *const parts[] = { "attention", "cross_attention", "mlp" };
-        char name[64];
-        snprintf(name, sizeof name, "layer%d.in", layer);
-        float *h = values(want, name, &n);
+        float *h = values(want, textf("layer%d.in", layer), &n);
         if (h == NULL)
             break;
         for (int p = 0; p < 3; p++) {
-            snprintf(name, sizeof name, "layer%d.%s_out", layer, parts[p]);
+            const char *name = textf("layer%d.%s_out", layer, parts[p]);
             if ((x = values(want, name, &n)) == NULL)
                 continue;
             for (int64_t i = 0; i < n; i++)
                 h[i] += x[i];
-            free(x);
-            char ours[64];
-            snprintf(ours, sizeof ours, "%s%d", parts[p], layer);
-            compare(name, stage_of(t, ours, n), h, n, 5e-5, 0);
+            compare(name, stage_of(t, textf("%s%d", parts[p], layer), n), h, n, 5e-5, 0);
             compared++;
         }
-        free(h);
     }
     assert_true(compared >= 9);
 }
@@ -64,21 +53,17 @@ static void compare_stages(const trial *t, const sheaf_safetensors *want)
 TEST(test_forward__stages_logits_and_loss)
 {
     for (int m = 0; m < models; m++) {
-        char *dir = model_dir[m];
+        const char *dir = model_dir[m];
         sheaf_safetensors *want = record_of(dir, "forward_fp32.safetensors");
         json_t *scalars = json_of(dir, "scalars.json");
         int64_t n;
-        float *logits = values(want, "logits", &n);
-        char *model = strdup(in_dir(dir, "mp1"));
+        const float *logits = values(want, "logits", &n);
+        const char *model = in_dir(dir, "mp1");
         trial one = run_forward(model, NULL, in_dir(dir, "inputs.safetensors"), SHEAF_F32);
         compare(dir, one.logits, logits, n, 5e-5, 0);
-        CHECK_NEAR(dir, one.loss, json_number_value(json_object_get(scalars, "loss_fp32")), 1e-5);
+        CHECK_NEAR(dir, one.loss, number_in(scalars, "loss_fp32"), 1e-5);
         compare_stages(&one, want);
-        free(model);
         release(&one);
-        free(logits);
-        json_decref(scalars);
-        sheaf__safetensors_close(want);
     }
 }
 
@@ -89,11 +74,9 @@ TEST(test_forward__every_size_of_files)
     for (int m = 0; m < models; m++) {
         sheaf_safetensors *want = record_of(model_dir[m], "forward_fp32.safetensors");
         int64_t n;
-        float *logits = values(want, "logits", &n);
+        const float *logits = values(want, "logits", &n);
         for (int ways = 2; ways <= 16; ways++) {
-            char name[32];
-            snprintf(name, sizeof name, "mp%d", ways);
-            char *dir = strdup(in_dir(model_dir[m], name));
+            const char *dir = in_dir(model_dir[m], textf("mp%d", ways));
             if (exists(in_dir(dir, "latest"))) {
                 trial t =
                     run(dir, NULL, in_dir(model_dir[m], "inputs.safetensors"), 3, SHEAF_F32, false);
@@ -101,10 +84,7 @@ TEST(test_forward__every_size_of_files)
                 release(&t);
                 folders++;
             }
-            free(dir);
         }
-        free(logits);
-        sheaf__safetensors_close(want);
     }
     assert_true(folders > 0 || !golden_is_full());
 }
@@ -116,11 +96,8 @@ TEST(test_forward__half_precision_files)
         json_t *scalars = json_of(model_dir[m], "scalars.json");
         static const char *const dtype[] = { "bf16", "fp16" };
         for (int d = 0; d < 2; d++) {
-            char name[64];
-            snprintf(name, sizeof name, "mp1_%s", dtype[d]);
-            char *dir = strdup(in_dir(model_dir[m], name));
-            snprintf(name, sizeof name, "loss_%s_weights_fp32_math", dtype[d]);
-            const double loss = json_number_value(json_object_get(scalars, name));
+            const char *dir = in_dir(model_dir[m], textf("mp1_%s", dtype[d]));
+            const double loss = number_in(scalars, textf("loss_%s_weights_fp32_math", dtype[d]));
             if (exists(in_dir(dir, "latest"))) {
                 trial t =
                     run(dir, NULL, in_dir(model_dir[m], "inputs.safetensors"), 2, SHEAF_F32, false);
@@ -128,7 +105,7 @@ TEST(test_forward__half_precision_files)
                 int64_t n;
                 sheaf_safetensors *file =
                     record_of(model_dir[m], "logits_from_bf16_weights_fp32_math.safetensors");
-                float *want = values(file, "logits_sample0", &n);
+                const float *want = values(file, "logits_sample0", &n);
                 if (d == 0)
                     compare(dir, t.logits, want, n, 5e-5, 0);
                 release(&t);
@@ -137,13 +114,10 @@ TEST(test_forward__half_precision_files)
                     run_forward(dir, NULL, in_dir(model_dir[m], "inputs.safetensors"), SHEAF_BF16);
                 CHECK_NEAR(dir, half.loss, loss, 0.05);
                 release(&half);
-                free(want);
                 sheaf__safetensors_close(file);
                 folders++;
             }
-            free(dir);
         }
-        json_decref(scalars);
     }
     assert_true(folders > 0 || !golden_is_full());
 }
@@ -154,57 +128,27 @@ TEST(test_lora__logits_from_an_adapter)
 {
     int compared = 0;
     for (int m = 0; m < models; m++) {
-        char *adapter = strdup(in_dir(model_dir[m], "lora_mp1"));
+        const char *adapter = in_dir(model_dir[m], "lora_mp1");
         if (exists(in_dir(adapter, "latest"))) {
-            char *peft = strdup(at_format("adapter%d", m));
+            const char *peft = at(textf("adapter%d", m));
             sheaf_weights_convert_report report;
             CHECK_OK(sheaf_convert(&report, &(sheaf_weights_convert_options){
                                                 .src = adapter, .dst = peft, .to = "peft" }));
             sheaf_safetensors *file = record_of(model_dir[m], "lora_mp1_forward_fp32.safetensors");
             int64_t n;
-            float *want = values(file, "logits", &n);
-            char *model = strdup(in_dir(model_dir[m], "mp1"));
+            const float *want = values(file, "logits", &n);
+            const char *model = in_dir(model_dir[m], "mp1");
             trial one =
                 run_forward(model, peft, in_dir(model_dir[m], "inputs.safetensors"), SHEAF_F32);
             compare(adapter, one.logits, want, n, 5e-5, 0);
-            free(model);
             release(&one);
-            free(want);
-            sheaf__safetensors_close(file);
-            free(peft);
             compared++;
         }
-        free(adapter);
     }
     assert_true(compared > 0 || !golden_is_full());
 }
 
 /* ---- generation ---- */
-
-typedef struct answers {
-    const sheaf__prompt *prompt;
-    int64_t count, max_new;
-    const sheaf_config *config;
-    sheaf__continuation *out;
-} answers;
-
-static sheaf_status *generate_rank(void *self, sheaf__model *model)
-{
-    answers *a = self;
-    int32_t ids[8][256];
-    sheaf__continuation own[8];
-    for (int i = 0; i < 8; i++)
-        own[i] = (sheaf__continuation){ ids[i], 0 };
-    const sheaf__generate_options how = {
-        .sampling = { .greedy = true, .temperature = 1, .top_p = 1, .repetition_penalty = 1 },
-        .max_new = a->max_new,
-        .batch = 8,
-        .stop = a->config->eos,
-        .nstop = a->config->neos
-    };
-    return sheaf__generate(model->context->rank == 0 ? a->out : own, model, a->prompt, a->count,
-                           &how);
-}
 
 TEST(test_generation__greedy_tokens)
 {
@@ -212,21 +156,20 @@ TEST(test_generation__greedy_tokens)
         json_t *told = json_of(model_dir[m], "generate_greedy.json");
         sheaf_safetensors *in = record_of(model_dir[m], "inputs.safetensors");
         int64_t length, one, npixels, ncross = 0, max_new = 1;
-        int64_t *ids = integer_rows(in, "input_ids", &length),
-                *position = integer_rows(in, "position_ids", &length),
-                *embed = integer_rows(in, "image_embed_mask", &length),
-                *expert = integer_rows(in, "vision_expert_mask", &length),
-                *context = integer_rows(in, "context_length", &one);
+        const int64_t *ids = integer_rows(in, "input_ids", &length),
+                      *position = integer_rows(in, "position_ids", &length),
+                      *embed = integer_rows(in, "image_embed_mask", &length),
+                      *expert = integer_rows(in, "vision_expert_mask", &length),
+                      *context = integer_rows(in, "context_length", &one);
         float *pixels = values(in, "vision_image", &npixels),
               *cross = values(in, "cross_image", &ncross);
         const int64_t rows = sheaf__safetensors_find(in, "input_ids")->shape[0];
         assert_true(rows <= 8 && length <= 256);
-        int32_t id32[8][256], position32[8][256], found[8][256];
+        int32_t id32[8][256], position32[8][256];
         uint8_t embed8[8][256], expert8[8][256];
         sheaf__prompt prompt[8];
         sheaf__picture picture[8];
         sheaf__tower tower[SHEAF__MOST_TOWERS];
-        sheaf__continuation out[8];
         for (int64_t r = 0; r < rows; r++) {
             for (int64_t t = 0; t < length; t++) {
                 id32[r][t] = (int32_t)ids[r * length + t];
@@ -237,48 +180,31 @@ TEST(test_generation__greedy_tokens)
             prompt[r] =
                 (sheaf__prompt){ id32[r],     context[r], position32[r], embed8[r], expert8[r],
                                  &picture[r], 1 };
-            out[r] = (sheaf__continuation){ found[r], 0 };
-            char name[32];
-            snprintf(name, sizeof name, "sample%d", (int)r);
-            max_new = json_integer_value(json_object_get(json_object_get(told, name), "max_new"));
+            max_new = json_integer_value(
+                json_object_get(json_object_get(told, textf("sample%d", (int)r)), "max_new"));
         }
-        sheaf__opened opened;
-        CHECK_OK(sheaf__open_model(
-            &opened, &(sheaf__open_options){ .model = in_dir(model_dir[m], "mp1"), .slices = 8 }));
-        const int towers = sheaf__towers_of(tower, &opened.config);
+        const sheaf__opened *opened = opened_of(in_dir(model_dir[m], "mp1"));
+        const int towers = sheaf__towers_of(tower, &opened->config);
         assert_int_equal(npixels, rows * sheaf__tower_numbers(&tower[0]));
         assert_int_equal(ncross, towers > 1 ? rows * sheaf__tower_numbers(&tower[1]) : 0);
         sheaf__picture_place(picture, rows, (float *[]){ pixels, cross }, tower, towers);
         for (size_t k = 0; k < ARRAY_LEN(ranks_to_try); k++) {
-            answers a = { prompt, rows, max_new, &opened.config, out };
-            CHECK_OK(sheaf__team_run(&opened,
-                                     &(sheaf__team_options){ .ranks = ranks_to_try[k],
-                                                             .threads = 2,
-                                                             .dtype = SHEAF_F32,
-                                                             .positions = length + max_new },
-                                     generate_rank, &a));
+            answers a = { .prompt = prompt,
+                          .count = rows,
+                          .how = { .max_new = max_new,
+                                   .stop = opened->config.eos,
+                                   .nstop = opened->config.neos } };
+            answer(&a, opened, ranks_to_try[k], length + max_new);
             for (int64_t r = 0; r < rows; r++) {
-                char name[32];
-                snprintf(name, sizeof name, "sample%d", (int)r);
-                const json_t *sample = json_object_get(told, name),
+                const json_t *sample = json_object_get(told, textf("sample%d", (int)r)),
                              *want = json_object_get(sample, "output_ids");
-                assert_int_equal((int64_t)json_array_size(want), context[r] + out[r].n);
-                for (int64_t t = 0; t < out[r].n; t++)
-                    assert_int_equal(out[r].ids[t], json_integer_value(json_array_get(
-                                                        want, (size_t)(context[r] + t))));
+                assert_int_equal((int64_t)json_array_size(want), context[r] + a.out[r].n);
+                for (int64_t t = 0; t < a.out[r].n; t++)
+                    assert_int_equal(a.ids[r][t], json_integer_value(json_array_get(
+                                                      want, (size_t)(context[r] + t))));
             }
         }
-        sheaf__opened_close(&opened);
-        json_decref(told);
-        sheaf__safetensors_close(in);
-        free(ids);
-        free(position);
-        free(embed);
-        free(expert);
-        free(context);
-        free(pixels);
-        free(cross);
     }
 }
 
-FIXTURE(find_models, forget_models);
+FIXTURE(find_models, remove_scratch);

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "models/team.h"
-#include "tests/check.h"
+#include "tests/kept.h"
 #include "train/evaluate.h"
 
 typedef struct forward {
@@ -46,7 +46,7 @@ static inline forward evaluate(const sheaf__open_options *model, const char *dat
                              &(sheaf_data_options){ .config = &opened.config, .seq = seq }));
     forward f = { .data = rows, .seq = sheaf_data_seq(rows), .vocab = opened.config.vocab };
     f.n = sheaf_data_rows(rows) * f.seq * f.vocab;
-    f.logits = calloc((size_t)f.n, sizeof *f.logits);
+    f.logits = room((size_t)f.n * sizeof *f.logits);
     team.positions = f.seq;
     CHECK_OK(sheaf__team_run(&opened, &team, forward_rank, &f));
     sheaf_data_close(rows);

@@ -1,25 +1,20 @@
 /* ggml_test.c - blocks of ggml's types: recorded bytes from recorded numbers, and recorded numbers
  * from recorded bytes, bit for bit. */
-#include "tests/check.h"
+#include "tests/parity/recorded.h"
 #include "tests/recordings.h"
 
 #include "base/base.h"
-#include "formats/safetensors.h"
 #include "ops/quant/ggml.h"
 
-static sheaf_safetensors *file;
+static const sheaf_safetensors *file;
 
+/* NULL: there is none. */
 static void *read_whole(const char *name, const char *part, int64_t *bytes)
 {
-    char full[64];
-    snprintf(full, sizeof full, "%s%s", name, part);
+    const char *full = textf("%s%s", name, part);
     const sheaf_safetensors_entry *e = sheaf__safetensors_find(file, full);
-    if (e == NULL)
-        return NULL;
-    void *data = malloc((size_t)e->bytes + 1);
-    CHECK_OK(sheaf__safetensors_read(file, e, 0, data, e->bytes));
-    *bytes = e->bytes;
-    return data;
+    *bytes = e == NULL ? 0 : e->bytes;
+    return e == NULL ? NULL : raw_of(file, full, NULL);
 }
 
 TEST(test_blocks__are_ggmls)
@@ -36,22 +31,17 @@ TEST(test_blocks__are_ggmls)
         const int64_t n = size / 4;
         assert_int_equal(values_size, size);
         assert_int_equal(want_size, n / row->elements * row->bytes);
-        float *got = malloc((size_t)size);
+        float *got = room((size_t)size);
         sheaf__ggml_values(got, bytes, (sheaf__gguf_type)type, n);
         CHECK_BYTES(row->name, got, values, (size_t)size);
         read++;
         if (sheaf__ggml_writes((sheaf__gguf_type)type)) {
-            void *made = malloc((size_t)want_size);
+            void *made = room((size_t)want_size);
             sheaf__ggml_blocks(made, x, (sheaf__gguf_type)type, n);
             CHECK_BYTES(row->name, made, bytes, (size_t)want_size);
-            free(made);
             written++;
         }
-        free(got);
-        free(values);
-        free(bytes);
     }
-    free(x);
     assert_int_equal(read, 8);
     assert_int_equal(written, 6);
 }
@@ -66,7 +56,7 @@ TEST(test_halves__are_ggmls)
     int64_t size = 0, other = 0;
     float *x = read_whole("half.x", "", &size);
     const int64_t n = size / 4;
-    uint16_t *got = malloc((size_t)n * 2);
+    uint16_t *got = room((size_t)n * 2);
     for (size_t k = 0; k < ARRAY_LEN(rows); k++) {
         int32_t *want = read_whole(rows[k].name, "", &other);
         assert_int_equal(other, size);
@@ -75,10 +65,7 @@ TEST(test_halves__are_ggmls)
             if (x[i] == x[i] && got[i] != (uint16_t)want[i])
                 fail_msg("%s: %a gives %04x, wanted %04x", rows[k].name, (double)x[i], got[i],
                          (unsigned)want[i] & 0xffff);
-        free(want);
     }
-    free(got);
-    free(x);
 }
 
 /* Values of two types that no recording has, worked out by hand. */
@@ -107,15 +94,8 @@ TEST(test_values__q2_k_and_q3_k_by_hand)
 
 static int open_file(void **state)
 {
-    sheaf_status *st = sheaf__safetensors_open(&file, recording("gguf/blocks.safetensors"));
-    sheaf_status_free(st);
-    return st != NULL;
-}
-
-static int close_file(void **state)
-{
-    sheaf__safetensors_close(file);
+    file = record(recording("gguf/blocks.safetensors"));
     return 0;
 }
 
-FIXTURE(open_file, close_file);
+FIXTURE(open_file, NULL);

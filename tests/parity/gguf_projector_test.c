@@ -1,88 +1,37 @@
 /* gguf_projector_test.c - a tower of MiniCPM-V as a GGUF file has the bytes that llama.cpp's own
  * script wrote of the same model (tests/data/gguf/mmproj/record.py), by their hashes. */
-#include "tests/files.h"
-
-#include <unistd.h>
+#include "tests/parity/recorded.h"
+#include "tests/sources.h"
 
 #include "base/hash.h"
-#include "base/json.h"
 #include "base/text.h"
 #include "checkpoint/convert/convert.h"
 #include "formats/gguf.h"
-#include "formats/safetensors.h"
 
 static const char *recorded(const char *name)
 {
-    static char path[2000];
-    snprintf(path, sizeof path, "%s/tests/data/gguf/mmproj/%s", getenv("SHEAF_SOURCE_ROOT"), name);
-    return path;
+    return in_sources("tests/data/gguf/mmproj/%s", name);
 }
 
-static char *text_of(const char *path)
+/* The model, by the rule of record.py. */
+static void make_numbers(float *x, const sheaf_tensor *t, int64_t n, const sheaf_config *config)
 {
-    char *text = NULL;
-    size_t size = 0;
-    CHECK_OK(sheaf__file_read_all(&text, &size, path, 1 << 24));
-    return text;
-}
-
-/* ---- the model, by the rule of record.py ---- */
-
-static void write_numbers(sheaf_safetensors_writer *file, int64_t at, const sheaf_tensor *t)
-{
-    int64_t n = 1;
-    for (int i = 0; i < t->ndim; i++)
-        n *= t->shape[i];
     const uint64_t begin = sheaf__fnv(SHEAF__FNV, t->name, strlen(t->name));
-    float *x = malloc((size_t)n * sizeof *x);
-    uint16_t *out = malloc((size_t)n * sizeof *out);
-    assert_true(x != NULL && out != NULL);
     for (int64_t i = 0; i < n; i++)
         x[i] = ((float)((uint32_t)(begin + (uint64_t)i * 2654435761u) >> 24) - 128) / 256;
-    assert_true(sheaf__dtype_convert(out, SHEAF_BF16, x, SHEAF_F32, n));
-    CHECK_OK(sheaf__safetensors_write(file, at, 0, out, n * (int64_t)sizeof *out));
-    free(x);
-    free(out);
 }
 
-/* A folder of the model; in its config `change`, which is no longer, replaces `from`. */
+/* A folder of the model; in its config `change` replaces `from`. */
 static const char *model_with(const char *from, const char *change)
 {
-    char path[2100];
     const char *folder = at("model");
-    sheaf_config config;
-    sheaf_schema *schema = NULL;
-    sheaf_safetensors_writer *file = NULL;
-    char *text = text_of(recorded("config.json"));
-    if (from != NULL) {
-        char *there = strstr(text, from);
-        assert_non_null(there);
-        assert_true(strlen(from) >= strlen(change));
-        memset(there, ' ', strlen(from));
-        memcpy(there, change, strlen(change));
-    }
+    sheaf_schema *schema;
     CHECK_OK(sheaf__remove_tree(folder));
     CHECK_OK(sheaf__make_dir(folder));
-    snprintf(path, sizeof path, "%s/config.json", folder);
-    put(path, text);
-    CHECK_OK(sheaf_config_parse(&config, text, strlen(text)));
-    CHECK_OK(sheaf_schema_new(&schema, &config, 1));
-    sheaf_safetensors_spec *spec = calloc((size_t)schema->count, sizeof *spec);
-    assert_non_null(spec);
-    for (int64_t i = 0; i < schema->count; i++) {
-        const sheaf_tensor *t = &schema->tensor[i];
-        spec[i] = (sheaf_safetensors_spec){ .name = t->name, .dtype = SHEAF_BF16, .ndim = t->ndim };
-        memcpy(spec[i].shape, t->shape, (size_t)t->ndim * sizeof *t->shape);
-    }
-    snprintf(path, sizeof path, "%s/model.safetensors", folder);
-    CHECK_OK(sheaf__safetensors_begin(&file, path, spec, schema->count, NULL, 0));
-    for (int64_t i = 0; i < schema->count; i++)
-        write_numbers(file, i, &schema->tensor[i]);
-    CHECK_OK(sheaf__safetensors_finish(file));
-    free(spec);
-    free(text);
+    copy_edited(in_dir(folder, "config.json"), recorded("config.json"), from, change);
+    CHECK_OK(sheaf_schema_new(&schema, config_of(folder, "config.json"), 1));
+    write_model(in_dir(folder, "model.safetensors"), schema, SHEAF_BF16, make_numbers);
     sheaf_schema_free(schema);
-    sheaf_config_release(&config);
     return folder;
 }
 
@@ -111,10 +60,11 @@ static uint64_t hash_of_some(const char *bytes, int64_t size)
     return hash;
 }
 
-/* What record.py prints of a file (free()). */
-static char *listing_of(const char *path)
+/* What record.py prints of a file. */
+static const char *listing_of(const char *path)
 {
-    char *bytes = text_of(path), *out = NULL;
+    const char *bytes = file_text(path, NULL);
+    char *out;
     sheaf__gguf *file = NULL;
     sheaf_text text = { 0 };
     CHECK_OK(sheaf__gguf_open(&file, path));
@@ -131,8 +81,7 @@ static char *listing_of(const char *path)
     CHECK_OK(sheaf__text_take(&out, &text));
     sheaf__text_release(&text);
     sheaf__gguf_close(file);
-    free(bytes);
-    return out;
+    return kept(out, free);
 }
 
 TEST(test_files__are_those_of_llama_cpps_script)
@@ -145,10 +94,7 @@ TEST(test_files__are_those_of_llama_cpps_script)
     for (size_t i = 0; i < ARRAY_LEN(files); i++)
         for (int threads = 1; threads < 4; threads += 2) {
             CHECK_OK(convert(folder, out, files[i].dtype, threads));
-            char *got = listing_of(out), *want = text_of(recorded(files[i].recorded));
-            assert_string_equal(got, want);
-            free(got);
-            free(want);
+            assert_string_equal(listing_of(out), file_text(recorded(files[i].recorded), NULL));
             unlink(out);
         }
 }

@@ -1,19 +1,16 @@
 /* gguf_write_test.c - converting recorded folders to GGUF gives the recorded files of the gguf
  * package and ggml, byte by byte. A clone without recordings has some of the folders, and hashes.
  */
-#include "tests/files.h"
+#include "tests/parity/recorded.h"
 #include "tests/recordings.h"
-
-#include <unistd.h>
+#include "tests/sources.h"
 
 #include "base/hash.h"
-#include "checkpoint/convert/convert.h"
 #include "checkpoint/store/probe.h"
 #include "checkpoint/store/stream.h"
 #include "dialects/gguf/model.h"
 #include "dialects/open.h"
 #include "formats/gguf.h"
-#include "formats/safetensors.h"
 
 /* SRC is a link of this name, as a folder that somebody made. */
 static const char *named(const char *folder, const char *name)
@@ -36,9 +33,9 @@ static sheaf_status *convert(const char *dst, sheaf_weights_convert_options o)
 
 /* ---- whole files ---- */
 
-/* What a file says of how it was made; names are free()d. */
+/* What a file says of how it was made. */
 typedef struct said {
-    char *name;
+    const char *name;
     bool adapter;
     sheaf_dtype dtype;
     sheaf_quantize quantize;
@@ -53,7 +50,7 @@ static said read_said(const char *path)
     char *type = sheaf__gguf_string(sheaf__gguf_find(file, "general.type"));
     const sheaf__gguf_key *key = sheaf__gguf_find(file, "general.file_type");
     const int64_t kind = key == NULL ? 0 : sheaf__gguf_integer(key, 0, &ok);
-    s.name = sheaf__gguf_string(sheaf__gguf_find(file, "general.name"));
+    s.name = kept(sheaf__gguf_string(sheaf__gguf_find(file, "general.name")), free);
     s.adapter = type != NULL && strcmp(type, "adapter") == 0;
     s.dtype = kind == SHEAF__GGUF_FILE_BF16  ? SHEAF_BF16
               : kind == SHEAF__GGUF_FILE_F16 ? SHEAF_F16
@@ -62,7 +59,6 @@ static said read_said(const char *path)
     s.quantize = kind == SHEAF__GGUF_FILE_Q8_0     ? SHEAF_QUANTIZE_Q8_0
                  : kind == SHEAF__GGUF_FILE_Q4_K_M ? SHEAF_QUANTIZE_Q4_K_M
                                                    : SHEAF_QUANTIZE_NONE;
-    assert_non_null(s.name);
     free(type);
     sheaf__gguf_close(file);
     return s;
@@ -85,7 +81,7 @@ static void without(char *text, size_t *size, const char *key)
 static void check_same(const char *path, const char *want_path)
 {
     const char *const paths[] = { path, want_path };
-    char *text[2] = { NULL, NULL };
+    char *text[2];
     size_t head[2], data[2];
     for (int i = 0; i < 2; i++) {
         sheaf__gguf *file = NULL;
@@ -93,37 +89,32 @@ static void check_same(const char *path, const char *want_path)
         CHECK_OK(sheaf__gguf_open(&file, paths[i]));
         const size_t begin = file->ntensors > 0 ? (size_t)file->tensor[0].offset : 0;
         sheaf__gguf_close(file);
-        CHECK_OK(sheaf__file_read_all(&text[i], &size, paths[i], 1 << 24));
+        text[i] = file_text(paths[i], &size);
         head[i] = begin;
         data[i] = size - begin;
-        char *behind = malloc(data[i] + 1);
-        memcpy(behind, text[i] + begin, data[i]);
+        const char *behind = memcpy(room(data[i]), text[i] + begin, data[i]);
         without(text[i], &head[i], "tokenizer.ggml.add_bos_token");
         without(text[i], &head[i], "tokenizer.ggml.add_eos_token");
         while (head[i] > 0 && text[i][head[i] - 1] == '\0')
             head[i]--;
         memcpy(text[i] + head[i], behind, data[i]);
-        free(behind);
     }
     assert_int_equal(head[0], head[1]);
     assert_int_equal(data[0], data[1]);
     CHECK_BYTES(want_path, text[0], text[1], head[0] + data[0]);
-    free(text[0]);
-    free(text[1]);
 }
 
 /* The file of a recorded folder made again of the folder hf beside it, or peft_adapter. false: what
  * it was made of is not there. */
 static bool make_again(const char *folder, const char *file)
 {
-    char path[2000], from[2000], config[2000], weights[2100];
-    snprintf(path, sizeof path, "%s/%s/%s", recording("gguf"), folder, file);
+    const char *path = textf("%s/%s/%s", recording("gguf"), folder, file);
     said s = read_said(path);
-    snprintf(from, sizeof from, "%s/%s/%s", recording("gguf"), folder,
-             s.adapter ? "peft_adapter" : "hf");
-    snprintf(config, sizeof config, "%s/%s/hf/config.json", recording("gguf"), folder);
-    snprintf(weights, sizeof weights, "%s/%s", from,
-             s.adapter ? "adapter_model.safetensors" : "model.safetensors");
+    const char *from =
+        textf("%s/%s/%s", recording("gguf"), folder, s.adapter ? "peft_adapter" : "hf");
+    const char *config = textf("%s/%s/hf/config.json", recording("gguf"), folder);
+    const char *weights =
+        textf("%s/%s", from, s.adapter ? "adapter_model.safetensors" : "model.safetensors");
     const bool there = sheaf__path_kind(weights) == SHEAF_PATH_FILE;
     for (int threads = 1; threads < 4 && there; threads += 2) {
         const char *out = at("out.gguf");
@@ -137,7 +128,6 @@ static bool make_again(const char *folder, const char *file)
         check_same(out, path);
         unlink(out);
     }
-    free(s.name);
     return there;
 }
 
@@ -147,8 +137,7 @@ TEST(test_files__are_those_of_the_gguf_package)
     int64_t folders = 0, files = 0, made = 0;
     CHECK_OK(sheaf__list_dir(&folder, &folders, recording("gguf")));
     for (int64_t i = 0; i < folders; i++) {
-        char path[2000];
-        snprintf(path, sizeof path, "%s/%s", recording("gguf"), folder[i]);
+        const char *path = textf("%s/%s", recording("gguf"), folder[i]);
         if (sheaf__path_kind(path) != SHEAF_PATH_DIR || strcmp(folder[i], "edge") == 0)
             continue;
         CHECK_OK(sheaf__list_dir(&file, &files, path));
@@ -163,9 +152,7 @@ TEST(test_files__are_those_of_the_gguf_package)
 
 static const char *qwen2(void)
 {
-    static char path[2000];
-    snprintf(path, sizeof path, "%s/tests/data/gguf/tiny_qwen2/hf", getenv("SHEAF_SOURCE_ROOT"));
-    return path;
+    return in_sources("tests/data/gguf/tiny_qwen2/hf");
 }
 
 /* Nothing is left of one that fails, and what is there stays. */
@@ -175,11 +162,7 @@ TEST(test_targets__that_are_there_stay)
     put(out, "mine");
     CHECK_FAILS(convert(out, (sheaf_weights_convert_options){ .src = qwen2() }), SHEAF_E_ARG,
                 "there.gguf");
-    char *text = NULL;
-    size_t size = 0;
-    CHECK_OK(sheaf__file_read_all(&text, &size, out, 100));
-    assert_string_equal(text, "mine");
-    free(text);
+    assert_string_equal(file_text(out, NULL), "mine");
     unlink(out);
 }
 
@@ -201,51 +184,31 @@ TEST(test_requests__that_have_no_meaning_are_refused)
 
 /* ---- experts ---- */
 
-/* The tensors of `from` in `dst`; those whose names have `part` in them in float32. */
-static void copy_mixed(const char *dst, sheaf_source *from, const char *part)
+/* A source's tensor in another dtype. */
+static void *read_as(sheaf_source *source, const sheaf_source_entry *e, sheaf_dtype dtype,
+                     int64_t *n)
 {
-    const int64_t n = from->count(from);
-    sheaf_safetensors_spec *spec = calloc((size_t)n, sizeof *spec);
-    sheaf_safetensors_writer *file = NULL;
-    assert_non_null(spec);
-    for (int64_t i = 0; i < n; i++) {
-        spec[i] = *from->entry(from, i);
-        if (strstr(spec[i].name, part) != NULL)
-            spec[i].dtype = SHEAF_F32;
-    }
-    CHECK_OK(sheaf__safetensors_begin(&file, dst, spec, n, NULL, 0));
-    for (int64_t i = 0; i < n; i++) {
-        const sheaf_source_entry *e = from->entry(from, i);
-        int64_t rows, cols;
-        sheaf__entry_view(&rows, &cols, e);
-        const int64_t bytes = rows * cols * (int64_t)sheaf_dtype_bytes(spec[i].dtype);
-        char *raw = malloc((size_t)sheaf__entry_bytes(e)), *out = malloc((size_t)bytes);
-        assert_true(raw != NULL && out != NULL);
-        CHECK_OK(from->read(from, e->name, 0, rows, 0, cols, raw));
-        assert_true(sheaf__dtype_convert(out, spec[i].dtype, raw, e->dtype, rows * cols));
-        CHECK_OK(sheaf__safetensors_write(file, i, 0, out, bytes));
-        free(raw);
-        free(out);
-    }
-    CHECK_OK(sheaf__safetensors_finish(file));
-    free(spec);
-}
-
-/* A source's tensor in float32 (free()). */
-static float *numbers_of(sheaf_source *source, const char *name, int64_t *count)
-{
-    const sheaf_source_entry *e = source->find(source, name);
     int64_t rows, cols;
     assert_non_null(e);
     sheaf__entry_view(&rows, &cols, e);
-    *count = rows * cols;
-    char *raw = malloc((size_t)sheaf__entry_bytes(e));
-    float *x = malloc((size_t)*count * sizeof *x);
-    assert_true(raw != NULL && x != NULL);
-    CHECK_OK(source->read(source, name, 0, rows, 0, cols, raw));
-    assert_true(sheaf__dtype_convert(x, SHEAF_F32, raw, e->dtype, *count));
-    free(raw);
-    return x;
+    *n = rows * cols;
+    void *raw = room((size_t)sheaf__entry_bytes(e)),
+         *out = room((size_t)*n * sheaf_dtype_bytes(dtype));
+    CHECK_OK(source->read(source, e->name, 0, rows, 0, cols, raw));
+    assert_true(sheaf__dtype_convert(out, dtype, raw, e->dtype, *n));
+    return out;
+}
+
+/* The tensors of `from` in `dst`; those whose names have `part` in them in float32. */
+static void copy_mixed(const char *dst, sheaf_source *from, const char *part)
+{
+    made_tensors made = { .count = 0 };
+    for (int64_t i = 0, n; i < from->count(from); i++) {
+        const sheaf_source_entry *e = from->entry(from, i);
+        const sheaf_dtype dtype = strstr(e->name, part) != NULL ? SHEAF_F32 : e->dtype;
+        made_add(&made, e->name, dtype, e->ndim, e->shape, read_as(from, e, dtype, &n));
+    }
+    made_write(&made, dst);
 }
 
 /* Experts are one tensor in GGUF, and may be stored in different dtypes: the first is wider than
@@ -253,18 +216,12 @@ static float *numbers_of(sheaf_source *source, const char *name, int64_t *count)
 TEST(test_experts__may_be_stored_in_different_dtypes)
 {
     static const char *const wide[] = { ".experts.0.", ".experts.1." };
-    char folder[2000], path[2100];
-    char *config = NULL;
-    size_t size = 0;
-    snprintf(folder, sizeof folder, "%s/tests/data/families/mixtral/hf",
-             getenv("SHEAF_SOURCE_ROOT"));
-    snprintf(path, sizeof path, "%s/config.json", folder);
-    CHECK_OK(sheaf__file_read_all(&config, &size, path, 1 << 20));
+    const char *folder = in_sources("tests/data/families/mixtral/hf");
     for (size_t k = 0; k < ARRAY_LEN(wide); k++) {
         sheaf_source *from = NULL, *mixed = NULL, *made = NULL;
         CHECK_OK(sheaf__remove_tree(at("mixed")));
         CHECK_OK(sheaf__make_dir(at("mixed")));
-        put(at("mixed/config.json"), config);
+        copy_file(at("mixed/config.json"), in_dir(folder, "config.json"));
         CHECK_OK(sheaf__open_source(&from, folder, NULL));
         copy_mixed(at("mixed/model.safetensors"), from, wide[k]);
         assert_int_equal(from->entry(from, 0)->dtype, SHEAF_BF16);
@@ -274,19 +231,17 @@ TEST(test_experts__may_be_stored_in_different_dtypes)
         CHECK_OK(sheaf__open_source(&mixed, at("mixed"), NULL));
         CHECK_OK(sheaf__open_source(&made, at("mixed.gguf"), NULL));
         for (int64_t i = 0; i < mixed->count(mixed); i++) {
-            const char *name = mixed->entry(mixed, i)->name;
-            int64_t n = 0, m = 0;
-            float *want = numbers_of(mixed, name, &n), *got = numbers_of(made, name, &m);
+            const sheaf_source_entry *e = mixed->entry(mixed, i);
+            int64_t n, m;
+            const float *want = read_as(mixed, e, SHEAF_F32, &n),
+                        *got = read_as(made, made->find(made, e->name), SHEAF_F32, &m);
             assert_int_equal(n, m);
-            CHECK_BYTES(name, got, want, (size_t)n * sizeof *want);
-            free(want);
-            free(got);
+            CHECK_BYTES(e->name, got, want, (size_t)n * sizeof *want);
         }
         mixed->close(mixed);
         made->close(made);
         unlink(at("mixed.gguf"));
     }
-    free(config);
 }
 
 /* ---- keys ---- */
@@ -294,20 +249,16 @@ TEST(test_experts__may_be_stored_in_different_dtypes)
 /* The whole file is recorded, but not in a clone. */
 TEST(test_keys__of_a_sentencepiece_tokenizer_are_the_recorded_ones)
 {
-    char folder[2000], config[2100], digits[33];
-    sheaf_config c;
+    char digits[33];
     sheaf__gguf_keys keys = { 0 };
-    snprintf(folder, sizeof folder, "%s/tests/data/gguf/tiny_llama3rope/hf",
-             getenv("SHEAF_SOURCE_ROOT"));
-    snprintf(config, sizeof config, "%s/config.json", folder);
-    CHECK_OK(sheaf_config_read(&c, config));
-    sheaf__gguf_model_keys(&keys, &c, "tiny llama", SHEAF__GGUF_FILE_BF16);
-    CHECK_OK(sheaf__gguf_tokenizer_keys(&keys, &c, folder, NULL));
+    const char *folder = in_sources("tests/data/gguf/tiny_llama3rope/hf");
+    const sheaf_config *c = config_of(folder, "config.json");
+    sheaf__gguf_model_keys(&keys, c, "tiny llama", SHEAF__GGUF_FILE_BF16);
+    CHECK_OK(sheaf__gguf_tokenizer_keys(&keys, c, folder, NULL));
     assert_int_equal(keys.count, 26);
     assert_string_equal(sheaf__hash_text(digits, sheaf__hash(keys.text.at, keys.text.size)),
                         "fa81687ea3beda5117fda5a877b9a050");
     sheaf__gguf_keys_release(&keys);
-    sheaf_config_release(&c);
 }
 
 /* ---- names ---- */

@@ -5,7 +5,7 @@
  * The model is that of every folder of $SHEAF_RECORDINGS/successors (or of the committed subset,
  * which has no weights: they are random then) with a config of ChatGLM, without its tower. The
  * tolerance is the recording's: 5e-5. */
-#include "tests/parity/pieces.h"
+#include "tests/parity/trial.h"
 
 #include "checkpoint/tools/init.h"
 #include "tests/recordings.h"
@@ -21,9 +21,6 @@ static int find_chatglm(void **state)
         const char *type = json_string_value(json_object_get(config, "model_type"));
         if (type != NULL && strcmp(type, "chatglm") == 0)
             model_dir[n++] = model_dir[m];
-        else
-            free(model_dir[m]);
-        json_decref(config);
     }
     models = n;
     if (models == 0)
@@ -55,16 +52,14 @@ static void take_text(made_tensors *made, const char *dir)
             if (strncmp(name, "transformer.vision.", 19) != 0)
                 made_copy(made, name, file, name);
         }
-        sheaf__safetensors_close(file);
     }
     sheaf__names_free(names, count);
 }
 
-/* The text model of recording m in a folder of its own (malloc'd); *config: its, without a tower.
- */
-static char *text_model(json_t **config, int m)
+/* The text model of recording m in a folder of its own; *config: its, without a tower. */
+static const char *text_model(json_t **config, int m)
 {
-    char *from = strdup(in_dir(model_dir[m], "model")), *dir = strdup(at("chatglm"));
+    const char *from = in_dir(model_dir[m], "model"), *dir = at("chatglm");
     *config = json_of(from, "config.json");
     json_object_del(*config, "vision_config");
     CHECK_OK(sheaf__remove_tree(dir));
@@ -72,14 +67,13 @@ static char *text_model(json_t **config, int m)
         made_tensors made = { 0 };
         put_config(dir, *config);
         take_text(&made, from);
-        free(made_write(&made, in_dir(dir, "model.safetensors")));
+        made_write(&made, in_dir(dir, "model.safetensors"));
     } else {
         sheaf_weights_init_report report;
         put_config(at("spec"), *config);
         CHECK_OK(sheaf_init(&report, &(sheaf_weights_init_options){
                                          .spec = at("spec/config.json"), .dst = dir, .seed = 7 }));
     }
-    free(from);
     return dir;
 }
 
@@ -131,28 +125,26 @@ static void add_parts(made_tensors *made, const sheaf_safetensors *file, int lay
     const int64_t wide = json_integer_value(json_object_get(config, "head_dim")),
                   heads = json_integer_value(json_object_get(config, "num_attention_heads")),
                   kv = json_integer_value(json_object_get(config, "num_key_value_heads"));
-    char from[160], to[160];
-    snprintf(from, sizeof from, "transformer.encoder.layers.%d.self_attention.query_key_value.%s",
-             layer, what);
+    const char *from =
+        textf("transformer.encoder.layers.%d.self_attention.query_key_value.%s", layer, what);
     const sheaf_safetensors_entry *e = sheaf__safetensors_find(file, from);
     assert_non_null(e);
     int64_t n, row = 0;
-    float *all = values(file, from, &n);
+    const float *all = values(file, from, &n);
     for (int p = 0; p < 3; p++) {
         int64_t shape[2] = { wide * (p == 0 ? heads : kv), e->ndim == 2 ? e->shape[1] : 1 };
-        snprintf(to, sizeof to, "model.layers.%d.self_attn.%s_proj.%s", layer, parts[p], what);
-        made_add(made, to, SHEAF_F32, e->ndim, shape, all + row * shape[1]);
+        made_add(made, textf("model.layers.%d.self_attn.%s_proj.%s", layer, parts[p], what),
+                 SHEAF_F32, e->ndim, shape, all + row * shape[1]);
         row += shape[0];
     }
     assert_int_equal(row, e->shape[0]);
-    free(all);
 }
 
-static char *renamed_model(const char *chatglm, const json_t *of)
+static const char *renamed_model(const char *chatglm, const json_t *of)
 {
-    char *dir = strdup(at("glm"));
+    const char *dir = at("glm");
     CHECK_OK(sheaf__remove_tree(dir));
-    json_t *config = their_config(of);
+    json_t *config = kept(their_config(of), drop_json);
     put_config(dir, config);
     sheaf_safetensors *file = record_of(chatglm, "model.safetensors");
     made_tensors made = { 0 };
@@ -160,45 +152,34 @@ static char *renamed_model(const char *chatglm, const json_t *of)
         made_copy(&made, once[i].glm, file, once[i].chatglm);
     const int n = (int)json_integer_value(json_object_get(config, "num_hidden_layers"));
     for (int layer = 0; layer < n; layer++) {
-        for (size_t i = 0; i < ARRAY_LEN(layers); i++) {
-            char from[160], to[160];
-            snprintf(from, sizeof from, "transformer.encoder.layers.%d.%s.weight", layer,
-                     layers[i].chatglm);
-            snprintf(to, sizeof to, "model.layers.%d.%s.weight", layer, layers[i].glm);
-            made_copy(&made, to, file, from);
-        }
+        for (size_t i = 0; i < ARRAY_LEN(layers); i++)
+            made_copy(&made, textf("model.layers.%d.%s.weight", layer, layers[i].glm), file,
+                      textf("transformer.encoder.layers.%d.%s.weight", layer, layers[i].chatglm));
         add_parts(&made, file, layer, "weight", config);
         add_parts(&made, file, layer, "bias", config);
     }
-    free(made_write(&made, in_dir(dir, "model.safetensors")));
-    sheaf__safetensors_close(file);
-    json_decref(config);
+    made_write(&made, in_dir(dir, "model.safetensors"));
     return dir;
 }
 
 /* ---- both ---- */
 
-static char *some_rows(int64_t vocab)
+static const char *some_rows(int64_t vocab)
 {
     enum { ROWS = 2, LENGTH = 11 };
     int64_t id[ROWS * LENGTH];
-    const int64_t shape[2] = { ROWS, LENGTH };
-    made_tensors made = { 0 };
     for (int i = 0; i < ROWS * LENGTH; i++)
         id[i] = (i * 37 + 5) % vocab;
-    made_add(&made, "input_ids", SHEAF_I64, 2, shape, id);
-    made_add(&made, "labels", SHEAF_I64, 2, shape, id);
-    return made_write(&made, at("rows.safetensors"));
+    return rows_file("rows.safetensors", id, id, NULL, ROWS, LENGTH);
 }
 
-static char *recorded_row(int m)
+static const char *recorded_row(int m)
 {
     static const char *const inputs[] = { "input_ids", "labels", "attention_mask" };
     made_tensors made = { 0 };
     sheaf_safetensors *file = record_of(model_dir[m], "text_only.safetensors");
     for (size_t i = 0; i < ARRAY_LEN(inputs); i++)
         made_copy(&made, inputs[i], file, inputs[i]);
-    sheaf__safetensors_close(file);
     return made_write(&made, at("rows.safetensors"));
 }
 
@@ -206,12 +187,12 @@ TEST(test_names__both_programs_give_the_same_bytes)
 {
     for (int m = 0; m < models; m++) {
         json_t *config;
-        char *chatglm = text_model(&config, m), *glm = renamed_model(chatglm, config);
+        const char *chatglm = text_model(&config, m), *glm = renamed_model(chatglm, config);
         const int64_t vocab = json_integer_value(json_object_get(config, "padded_vocab_size"));
-        char *recorded = strdup(in_dir(model_dir[m], "text_only.safetensors"));
+        const char *recorded = in_dir(model_dir[m], "text_only.safetensors");
         const bool is =
             exists(in_dir(model_dir[m], "model/model.safetensors.index.json")) && exists(recorded);
-        char *rows = is ? recorded_row(m) : some_rows(vocab);
+        const char *rows = is ? recorded_row(m) : some_rows(vocab);
         for (int ranks = 1; ranks <= 3; ranks++) {
             trial a = run(chatglm, NULL, rows, ranks, SHEAF_F32, false),
                   b = run(glm, NULL, rows, ranks, SHEAF_F32, false);
@@ -221,21 +202,14 @@ TEST(test_names__both_programs_give_the_same_bytes)
             if (is) {
                 int64_t n;
                 sheaf_safetensors *want = record_of(model_dir[m], "text_only.safetensors");
-                float *logits = values(want, "logits", &n);
+                const float *logits = values(want, "logits", &n);
                 assert_int_equal(n, a.positions * a.vocab);
                 compare(recorded, a.logits, logits, n, 5e-5, 0);
-                free(logits);
-                sheaf__safetensors_close(want);
             }
             release(&a);
             release(&b);
         }
-        free(recorded);
-        free(rows);
-        free(chatglm);
-        free(glm);
-        json_decref(config);
     }
 }
 
-FIXTURE(find_chatglm, forget_models);
+FIXTURE(find_chatglm, remove_scratch);

@@ -53,11 +53,11 @@ TEST(test_print__does_not_depend_on_how_codes_are_read)
 {
     static const char *const models[] = { "tiny_llama", "tiny_mistral", "tiny_qwen2" };
     for (size_t m = 0; m < ARRAY_LEN(models); m++) {
-        char path[100], prints[4][33];
-        snprintf(path, sizeof path, "llama/%s/hf", models[m]);
+        const char *model = golden(textf("llama/%s/hf", models[m]));
+        char prints[4][33];
         for (int as = SHEAF_QUANTIZE_NONE; as <= SHEAF_QUANTIZE_INT8; as++) {
             sheaf__opened whole = { 0 };
-            open_as(&whole, golden(path), (sheaf_quantize)as, 8);
+            open_as(&whole, model, (sheaf_quantize)as, 8);
             print_of(prints[as], &whole);
             sheaf__opened_close(&whole);
             for (int before = 0; before < as; before++)
@@ -65,7 +65,7 @@ TEST(test_print__does_not_depend_on_how_codes_are_read)
             for (int slices = 1; slices <= 8 && as > 0; slices *= 2) {
                 sheaf__opened opened = { 0 };
                 char print[33];
-                open_as(&opened, golden(path), (sheaf_quantize)as, slices);
+                open_as(&opened, model, (sheaf_quantize)as, slices);
                 read_slices(&opened, 1 + 3 * slices);
                 print_of(print, &opened);
                 assert_string_equal(print, prints[as]);

@@ -72,7 +72,7 @@ static sheaf_range slice_of(const sheaf_tensor *t, int slice)
 static void read_slices(sheaf__hashed *print, const sheaf_schema *schema, int64_t tall, bool twice)
 {
     sheaf_source *s = sheaf__hashed_source(print);
-    char *buffer = malloc(1 << 20);
+    char *buffer = room(1 << 20);
     for (int64_t i = 0; i < schema->count; i++) {
         const sheaf_tensor *t = &schema->tensor[i];
         for (int k = 0; k < (twice ? 2 : 1) * schema->slices && t->ndim == 2; k++) {
@@ -86,7 +86,6 @@ static void read_slices(sheaf__hashed *print, const sheaf_schema *schema, int64_
                     s->read(s, t->name, r, r1 - r < tall ? r1 - r : tall, c0, c1 - c0, buffer));
         }
     }
-    free(buffer);
 }
 
 TEST(test_hashed__does_not_depend_on_how_it_is_read)
@@ -100,19 +99,17 @@ TEST(test_hashed__does_not_depend_on_how_it_is_read)
         { 8, 32, false }, { 8, 5, true }, { 1, 7, false }, { 4, 1000, false }, { 2, 1, true }
     };
     for (size_t m = 0; m < ARRAY_LEN(models); m++) {
-        char path[100], want[33], is[33];
-        snprintf(path, sizeof path, "llama/%s/hf", models[m]);
-        weights_of(want, golden(path));
+        const char *model = golden(textf("llama/%s/hf", models[m]));
+        char want[33], is[33];
+        weights_of(want, model);
         for (size_t w = 0; w < ARRAY_LEN(ways); w++) {
             sheaf_config config;
             sheaf_schema *schema = NULL;
             sheaf_source *file = NULL;
             sheaf__hashed *print = NULL;
-            snprintf(path, sizeof path, "llama/%s/hf/config.json", models[m]);
-            CHECK_OK(sheaf_config_read(&config, golden(path)));
+            CHECK_OK(sheaf_config_read(&config, textf("%s/config.json", model)));
             CHECK_OK(sheaf_schema_new(&schema, &config, ways[w].slices));
-            snprintf(path, sizeof path, "llama/%s/hf", models[m]);
-            CHECK_OK(open_stored(&file, golden(path)));
+            CHECK_OK(open_stored(&file, model));
             counter c = { { find, count, entry, read_box, close_counter }, file, 0 };
             CHECK_OK(sheaf__hashed_new(&print, &c.source, &config));
             read_slices(print, schema, ways[w].tall, ways[w].twice);
@@ -149,9 +146,7 @@ TEST(test_hashed__every_bit_counts)
         sheaf_weights_init_report report;
         sheaf__opened whole = { 0 };
         sheaf_safetensors *file = NULL;
-        char model[420], path[460];
-        snprintf(model, sizeof model, "%s", at(specs[k]));
-        snprintf(path, sizeof path, "%s/model.safetensors", model);
+        const char *model = at(specs[k]), *path = textf("%s/model.safetensors", model);
         CHECK_OK(sheaf_init(
             &report, &(sheaf_weights_init_options){ .spec = specs[k], .dst = model, .seed = 3 }));
         open_with_print(&whole, model);

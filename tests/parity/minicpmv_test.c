@@ -8,18 +8,9 @@
 #include "families/minicpmv/minicpmv.h"
 #include "tests/golden.h"
 #include "tests/parity/trial.h"
+#include "tests/sources.h"
 
 static const char *const batches[] = { "one_row", "two_rows" };
-
-static void copy(const char *from, const char *to)
-{
-    char *bytes;
-    size_t size;
-    FILE *file = fopen(to, "wb");
-    CHECK_OK(sheaf__file_read_all(&bytes, &size, from, 1 << 24));
-    assert_true(file != NULL && fwrite(bytes, 1, size, file) == size && fclose(file) == 0);
-    free(bytes);
-}
 
 /* 2.5 with the config that asks for upstream's padding, and what comes of it. */
 static void make_padded(const char *small)
@@ -29,12 +20,11 @@ static void make_padded(const char *small)
                                             { "padded.safetensors", "one_row.safetensors" },
                                             { "padded_grad_norms.json",
                                               "one_row_grad_norms.json" } };
-    char *old = strdup(in_dir(small, "v2_5")), *made = strdup(at("padded"));
+    const char *old = in_dir(small, "v2_5"), *made = at("padded");
     CHECK_OK(sheaf__make_dirs(made));
     for (size_t i = 0; i < ARRAY_LEN(files); i++)
-        copy(in_dir(old, files[i][0]), in_dir(made, files[i][1]));
+        copy_file(in_dir(made, files[i][1]), in_dir(old, files[i][0]));
     model_dir[models++] = made;
-    free(old);
 }
 
 /* Fails where the configs of these models are not of 2.0, 2.5 and 2.6. */
@@ -44,12 +34,8 @@ static void check_versions(void)
                                               SHEAF_MINICPMV_2_6 };
     for (size_t i = 0; i < ARRAY_LEN(version); i++) {
         bool found = false;
-        for (int m = 0; m < models; m++) {
-            sheaf_config c;
-            CHECK_OK(sheaf_config_read(&c, in_dir(model_dir[m], "config.json")));
-            found |= c.minicpmv == version[i];
-            sheaf_config_release(&c);
-        }
+        for (int m = 0; m < models; m++)
+            found |= config_of(model_dir[m], "config.json")->minicpmv == version[i];
         if (!found)
             fail_msg("no model of %s found",
                      sheaf__minicpmv_version_of(&(sheaf_config){ .minicpmv = version[i] })->title);
@@ -59,10 +45,8 @@ static void check_versions(void)
 /* One of each version, and those of the full collection. */
 static int find_recordings(void **state)
 {
-    const char *source = getenv("SHEAF_SOURCE_ROOT");
-    char *small = NULL;
-    if (make_scratch(state) != 0 ||
-        asprintf(&small, "%s/tests/data/minicpmv", source == NULL ? "." : source) < 0)
+    const char *small = in_sources("tests/data/minicpmv");
+    if (make_scratch(state) != 0)
         fail_msg("no scratch folder");
     find_in(small, "config.json", "one_row.safetensors");
     check_versions();
@@ -72,39 +56,25 @@ static int find_recordings(void **state)
         find_in(golden("minicpmv"), "config.json", "one_row.safetensors");
     if (golden_is_full() && models == few)
         fail_msg("no recording of MiniCPM-V found");
-    free(small);
     return 0;
 }
 
 static const char *file_of(const char *batch, const char *end)
 {
-    static char name[4][64];
-    static int next;
-    char *at = name[next++ % 4];
-    snprintf(at, sizeof name[0], "%s%s", batch, end);
-    return at;
+    return textf("%s%s", batch, end);
 }
 
 /* ---- what is seen ---- */
-
-static void compare_stage(const trial *t, const char *ours, const char *theirs, const float *want,
-                          int64_t n)
-{
-    compare(theirs, stage_of(t, ours, n), want, n, 1e-5, 1e-4);
-}
 
 /* A recording of pictures padded to the longest, [pictures, most, width], as one behind the other.
  */
 static float *packed(const sheaf_safetensors *want, const char *name, int64_t *n)
 {
-    const sheaf_safetensors_entry *sizes = sheaf__safetensors_find(want, "tgt_sizes"),
-                                  *e = sheaf__safetensors_find(want, name);
+    const sheaf_safetensors_entry *e = sheaf__safetensors_find(want, name);
     float *x = values(want, name, n);
     if (x == NULL)
         return NULL;
-    assert_non_null(sizes);
-    int32_t *size = malloc((size_t)sizes->bytes + 1);
-    CHECK_OK(sheaf__safetensors_read(want, sizes, 0, size, sizes->bytes));
+    const int32_t *size = raw_of(want, "tgt_sizes", NULL);
     const int64_t most = e->shape[1], width = e->shape[2];
     int64_t at = 0;
     for (int64_t i = 0; i < e->shape[0]; i++) {
@@ -113,7 +83,6 @@ static float *packed(const sheaf_safetensors *want, const char *name, int64_t *n
         at += rows;
     }
     *n = at * width;
-    free(size);
     return x;
 }
 
@@ -121,20 +90,18 @@ static float *packed(const sheaf_safetensors *want, const char *name, int64_t *n
 static float *joined(const sheaf_safetensors *want, const char *name, int64_t *n)
 {
     float *all = NULL;
+    const float *x;
+    int64_t more;
     *n = 0;
-    for (int i = 0;; i++) {
-        char one[64];
-        int64_t more;
-        snprintf(one, sizeof one, "%s_%d", name, i);
-        float *x = values(want, one, &more);
-        if (x == NULL)
-            return all;
-        all = realloc(all, (size_t)(*n + more) * sizeof *all);
-        assert_non_null(all);
+    for (int i = 0; (x = values(want, textf("%s_%d", name, i), &more)) != NULL; i++) {
+        const float *before = all;
+        all = room((size_t)(*n + more) * sizeof *all);
+        if (before != NULL)
+            memcpy(all, before, (size_t)*n * sizeof *all);
         memcpy(all + *n, x, (size_t)more * sizeof *x);
         *n += more;
-        free(x);
     }
+    return all;
 }
 
 static void compare_stages(const trial *t, const sheaf_safetensors *want)
@@ -151,11 +118,10 @@ static void compare_stages(const trial *t, const sheaf_safetensors *want)
     int compared = 0;
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         int64_t n;
-        float *x = rows[i].read(want, rows[i].theirs, &n);
+        const float *x = rows[i].read(want, rows[i].theirs, &n);
         if (x == NULL)
             continue;
-        compare_stage(t, rows[i].ours, rows[i].theirs, x, n);
-        free(x);
+        compare(rows[i].theirs, stage_of(t, rows[i].ours, n), x, n, 1e-5, 1e-4);
         compared++;
     }
     assert_true(compared >= 3);
@@ -163,20 +129,16 @@ static void compare_stages(const trial *t, const sheaf_safetensors *want)
 
 static void check_forward(const char *dir, const char *batch)
 {
-    char *path = strdup(in_dir(dir, file_of(batch, ".safetensors")));
+    const char *path = in_dir(dir, file_of(batch, ".safetensors"));
     sheaf_safetensors *want = record_of(dir, file_of(batch, ".safetensors"));
     int64_t n, one_loss;
-    float *logits = values(want, "logits", &n), *loss = values(want, "loss", &one_loss);
+    const float *logits = values(want, "logits", &n), *loss = values(want, "loss", &one_loss);
     assert_true(logits != NULL && one_loss == 1);
     trial one = run_forward(dir, NULL, path, SHEAF_F32);
     compare(path, one.logits, logits, n, 1e-5, 1e-4);
     CHECK_NEAR(path, one.loss, (double)loss[0], 1e-5 + 1e-4 * (double)loss[0]);
     compare_stages(&one, want);
     release(&one);
-    free(logits);
-    free(loss);
-    free(path);
-    sheaf__safetensors_close(want);
 }
 
 TEST(test_forward__stages_logits_and_loss)
@@ -190,48 +152,19 @@ TEST(test_forward__stages_logits_and_loss)
 /* ---- gradients ---- */
 
 /* Norms of all tensors, and those gradients that were recorded whole. */
-static void compare_gradients(const trial *t, const char *dir, const char *batch)
-{
-    json_t *norms = json_of(dir, file_of(batch, "_grad_norms.json"));
-    const char *whole = file_of(batch, "_grads.safetensors");
-    sheaf_safetensors *want = exists(in_dir(dir, whole)) ? record_of(dir, whole) : NULL;
-    int64_t tensors = 0, trained = 0;
-    for (int i = 0; i < t->trained; i++) {
-        const json_t *norm = json_object_get(norms, t->name[i]);
-        char name[300];
-        int64_t n;
-        if (norm == NULL || json_is_null(norm))
-            fail_msg("%s: trained here, not there", t->name[i]);
-        const double told = json_number_value(norm);
-        CHECK_NEAR(t->name[i], norm_of(t->grad[i], t->numel[i]), told, 1e-3 * told + 1e-5);
-        trained++;
-        snprintf(name, sizeof name, "grad.%s", t->name[i]);
-        float *x = want == NULL ? NULL : values(want, name, &n);
-        if (x == NULL)
-            continue;
-        assert_int_equal(n, t->numel[i]);
-        compare(name, t->grad[i], x, n, 1e-5, 1e-3);
-        free(x);
-        tensors++;
-    }
-    if (want != NULL) {
-        assert_int_equal(tensors, want->header.count);
-        sheaf__safetensors_close(want);
-    }
-    const char *name;
-    const json_t *norm;
-    json_object_foreach(norms, name, norm) trained -= !json_is_null(norm);
-    assert_int_equal(trained, 0); /* what has a gradient there has one here */
-    json_decref(norms);
-}
-
 static void check_gradients(const char *dir, const char *batch)
 {
-    char *path = strdup(in_dir(dir, file_of(batch, ".safetensors")));
+    const char *path = in_dir(dir, file_of(batch, ".safetensors")),
+               *whole = file_of(batch, "_grads.safetensors");
     trial one = run_backward(dir, NULL, path, ranks_to_try, ARRAY_LEN(ranks_to_try));
-    compare_gradients(&one, dir, batch);
+    const json_t *norms = json_of(dir, file_of(batch, "_grad_norms.json"));
+    assert_int_equal(compare_norms(&one, norms, 1e-3, 1e-5), one.trained);
+    if (exists(in_dir(dir, whole))) {
+        const sheaf_safetensors *want = record_of(dir, whole);
+        assert_int_equal(compare_gradients(&one, want, "grad.", (tolerance){ 1e-5, 1e-3, 0 }),
+                         want->header.count);
+    }
     release(&one);
-    free(path);
 }
 
 TEST(test_gradients__equal_those_of_one_device)
@@ -246,4 +179,4 @@ TEST(test_gradients__equal_those_of_one_device)
     assert_true(checked > 0);
 }
 
-FIXTURE(find_recordings, forget_models);
+FIXTURE(find_recordings, remove_scratch);

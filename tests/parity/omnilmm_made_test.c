@@ -4,14 +4,14 @@
  * is projected between them. Their weights, pictures and tokens are hashes of names and places, as
  * tests/data/omnilmm/made/record.py makes them, so that no file holds them. */
 #include "tests/parity/trial.h"
+#include "tests/sources.h"
 
 #include "schema/family.h"
 
 /* One model: the name of the folder of what is recorded, paths of what is made. */
 typedef struct made {
-    const char *name;
-    char *model, *data;
-    json_t *told;
+    const char *name, *model, *data;
+    const json_t *told;
     int64_t vocab;
     bool projected;
 } made;
@@ -37,132 +37,75 @@ static void unit_numbers(float *out, const char *name, int64_t n)
     }
 }
 
-static int64_t numel_of(const sheaf_tensor *t)
-{
-    return t->shape[0] * t->shape[1] * t->shape[2] * t->shape[3];
-}
-
-static void make_tensor(float *x, const sheaf_tensor *t, const sheaf_config *c)
+static void make_tensor(float *x, const sheaf_tensor *t, int64_t n, const sheaf_config *c)
 {
     const bool norm = !t->bias && sheaf__is_norm(t->role);
-    unit_numbers(x, t->name, numel_of(t));
-    for (int64_t i = 0; i < numel_of(t); i++)
+    unit_numbers(x, t->name, n);
+    for (int64_t i = 0; i < n; i++)
         x[i] = t->buffer ? sheaf__family_for(c)->buffer(t, c, i)
                : norm    ? 1 + 0.5f * (x[i] - 0.5f)
                          : 0.25f * (x[i] - 0.5f);
 }
 
-static void make_model(const char *model, const sheaf_schema *schema)
+static void add_integers(made_tensors *data, const char *name, const json_t *told, const char *key)
 {
-    sheaf_safetensors_spec *spec = calloc((size_t)schema->count, sizeof *spec);
-    sheaf_safetensors_writer *w;
-    for (int64_t i = 0; i < schema->count; i++) {
-        const sheaf_tensor *t = &schema->tensor[i];
-        spec[i] = (sheaf_safetensors_spec){ t->name, SHEAF_F32, t->ndim, { 0 } };
-        memcpy(spec[i].shape, t->shape, sizeof t->shape);
-    }
-    CHECK_OK(sheaf__safetensors_begin(&w, in_dir(model, "model.safetensors"), spec, schema->count,
-                                      NULL, 0));
-    for (int64_t i = 0; i < schema->count; i++) {
-        const int64_t n = numel_of(&schema->tensor[i]);
-        float *x = malloc((size_t)n * sizeof *x);
-        make_tensor(x, &schema->tensor[i], &schema->config);
-        CHECK_OK(sheaf__safetensors_write(w, i, 0, x, n * 4));
-        free(x);
-    }
-    CHECK_OK(sheaf__safetensors_finish(w));
-    free(spec);
-}
-
-static int64_t *integers_of(const json_t *told, const char *key, int64_t n)
-{
+    const int64_t shape[] = { json_integer_value(json_object_get(told, "rows")),
+                              json_integer_value(json_object_get(told, "length")) },
+                  n = shape[0] * shape[1];
     const json_t *list = json_object_get(told, key);
-    int64_t *x = malloc((size_t)n * sizeof *x);
+    int64_t *x = room((size_t)n * sizeof *x);
     assert_int_equal(json_array_size(list), n);
     for (int64_t i = 0; i < n; i++)
         x[i] = json_integer_value(json_array_get(list, (size_t)i));
-    return x;
+    made_add(data, name, SHEAF_I64, 2, shape, x);
 }
 
-static void make_data(const made *m, const sheaf_config *c)
+static const char *make_data(const made *m, const sheaf_config *c)
 {
-    const int64_t rows = json_integer_value(json_object_get(m->told, "rows")),
-                  length = json_integer_value(json_object_get(m->told, "length")),
-                  side = c->vit.height, n = 3 * c->vit.channels * side * side;
-    const sheaf_safetensors_spec spec[] = {
-        { "images", SHEAF_F32, 4, { 3, c->vit.channels, side, side } },
-        { "input_ids", SHEAF_I64, 2, { rows, length } },
-        { "labels", SHEAF_I64, 2, { rows, length } },
-        { "attention_mask", SHEAF_I64, 2, { rows, length } },
-    };
-    static const char *const key[] = { NULL, "ids", "labels", "mask" };
-    sheaf_safetensors_writer *w;
-    float *pixels = malloc((size_t)n * sizeof *pixels);
+    const int64_t shape[] = { 3, c->vit.channels, c->vit.height, c->vit.height },
+                  n = shape[0] * shape[1] * shape[2] * shape[3];
+    float *pixels = room((size_t)n * sizeof *pixels);
+    made_tensors data = { .count = 0 };
     unit_numbers(pixels, "images", n);
     for (int64_t i = 0; i < n; i++)
         pixels[i] = (pixels[i] - 0.5f) * 4;
-    CHECK_OK(sheaf__safetensors_begin(&w, m->data, spec, 4, NULL, 0));
-    CHECK_OK(sheaf__safetensors_write(w, 0, 0, pixels, n * 4));
-    for (int i = 1; i < 4; i++) {
-        int64_t *x = integers_of(m->told, key[i], rows * length);
-        CHECK_OK(sheaf__safetensors_write(w, i, 0, x, rows * length * 8));
-        free(x);
-    }
-    CHECK_OK(sheaf__safetensors_finish(w));
-    free(pixels);
-}
-
-static void make_one(made *m, const char *source)
-{
-    char folder[PATH_MAX], name[64];
-    snprintf(folder, sizeof folder, "%s/tests/data/omnilmm/%s", source, m->name);
-    m->model = strdup(at(m->name));
-    snprintf(name, sizeof name, "%s.safetensors", m->name);
-    m->data = strdup(at(name));
-    m->told = json_of(folder, "expected.json");
-    CHECK_OK(sheaf__make_dirs(m->model));
-    assert_int_equal(symlink(in_dir(folder, "config.json"), in_dir(m->model, "config.json")), 0);
-    sheaf_config c;
-    sheaf_schema *schema;
-    CHECK_OK(sheaf_config_read(&c, in_dir(folder, "config.json")));
-    CHECK_OK(sheaf_schema_new(&schema, &c, 8));
-    m->vocab = c.vocab;
-    assert_int_equal(c.vit.hidden != c.hidden, m->projected);
-    make_model(m->model, schema);
-    make_data(m, &c);
-    sheaf_schema_free(schema);
-    sheaf_config_release(&c);
+    made_add(&data, "images", SHEAF_F32, 4, shape, pixels);
+    add_integers(&data, "input_ids", m->told, "ids");
+    add_integers(&data, "labels", m->told, "labels");
+    add_integers(&data, "attention_mask", m->told, "mask");
+    return made_write(&data, at(textf("%s.safetensors", m->name)));
 }
 
 static int make(void **state)
 {
-    const char *source = getenv("SHEAF_SOURCE_ROOT");
-    if (make_scratch(state) != 0 || source == NULL)
+    if (make_scratch(state) != 0)
         return 1;
-    for (size_t i = 0; i < ARRAY_LEN(all); i++)
-        make_one(&all[i], source);
-    return 0;
-}
-
-static int unmake(void **state)
-{
-    for (size_t i = 0; i < ARRAY_LEN(all); i++) {
-        json_decref(all[i].told);
-        free(all[i].model);
-        free(all[i].data);
+    for (made *m = all; m < all + ARRAY_LEN(all); m++) {
+        const char *folder = in_sources("tests/data/omnilmm/%s", m->name);
+        const sheaf_config *c = config_of(folder, "config.json");
+        sheaf_schema *schema;
+        m->model = at(m->name);
+        m->told = json_of(folder, "expected.json");
+        m->vocab = c->vocab;
+        assert_int_equal(c->vit.hidden != c->hidden, m->projected);
+        CHECK_OK(sheaf__make_dirs(m->model));
+        copy_file(in_dir(m->model, "config.json"), in_dir(folder, "config.json"));
+        CHECK_OK(sheaf_schema_new(&schema, c, 8));
+        write_model(in_dir(m->model, "model.safetensors"), schema, SHEAF_F32, make_tensor);
+        sheaf_schema_free(schema);
+        m->data = make_data(m, c);
     }
-    return remove_scratch(state);
+    return 0;
 }
 
 /* A number of all elements: their sum, each times a number of its own. */
 static double along(const float *x, int64_t n, const char *name)
 {
-    float *of = malloc((size_t)n * sizeof *of);
+    float *of = room((size_t)n * sizeof *of);
     double sum = 0;
     unit_numbers(of, name, n);
     for (int64_t i = 0; i < n; i++)
         sum += (double)x[i] * ((double)of[i] - 0.5);
-    free(of);
     return sum;
 }
 
@@ -224,4 +167,4 @@ TEST(test_made__gradients)
         check_gradients(&all[i]);
 }
 
-FIXTURE(make, unmake);
+FIXTURE(make, remove_scratch);

@@ -2,10 +2,11 @@
  * OmniLMM's tower and resampler, MiniCPM-V's table of sines, and the embedded patches of its
  * pictures, each of its own size. The full collection only. */
 
-#include "formats/safetensors.h"
-#include "tests/tape_ends.h"
+#include "tests/parity/recorded.h"
+
 #include "tape/pictures.h"
 #include "tests/golden.h"
+#include "tests/tape_ends.h"
 
 typedef struct tensor {
     float *x;
@@ -14,16 +15,10 @@ typedef struct tensor {
 
 static tensor tensor_of(const char *file, const char *name)
 {
-    sheaf_safetensors *from;
-    CHECK_OK(sheaf__safetensors_open(&from, golden(file)));
-    const sheaf_safetensors_entry *e = sheaf__safetensors_find(from, name);
-    if (e == NULL)
-        fail_msg("%s: no %s", file, name);
-    tensor t = { malloc((size_t)e->bytes + 1), { 1, 1, 1, 1 } };
+    const sheaf_safetensors_entry *e;
+    tensor t = { raw_of(record(golden(file)), name, &e), { 1, 1, 1, 1 } };
     assert_true(e->ndim <= 4 && sheaf_dtype_bytes(e->dtype) == 4); /* sizes are int32 */
     memcpy(t.shape, e->shape, (size_t)e->ndim * sizeof *t.shape);
-    CHECK_OK(sheaf__safetensors_read(from, e, 0, t.x, e->bytes));
-    sheaf__safetensors_close(from);
     return t;
 }
 
@@ -65,13 +60,9 @@ static void alone(const char *what, sheaf__position_kind kind, tensor table, int
     const sheaf__position_grid grid = { kind, table.x == NULL ? NULL : &vector, from, from,
                                         class_row };
     const int64_t n = sheaf__pictures_rows(&of) * width;
-    float *zeros = calloc((size_t)n, sizeof *zeros), *y = calloc((size_t)n, sizeof *y);
+    float *zeros = room((size_t)n * sizeof *zeros), *y = room((size_t)n * sizeof *y);
     placed(y, zeros, &of, &grid, width);
     near(what, y, want.x, n);
-    free(zeros);
-    free(y);
-    free(table.x);
-    free(want.x);
 }
 
 TEST(test_pictures__positions_of_omnilmm)
@@ -128,8 +119,7 @@ TEST(test_pictures__embedded_patches_of_minicpmv)
                            { .patch = patch, .ragged = true },        0,      false };
     assert_true(width <= 64 && want.shape[0] == IMAGES && want.shape[1] <= 25);
     for (int i = 0; i < IMAGES; i++) {
-        char name[32];
-        snprintf(name, sizeof name, "image_0_%d_chw", i);
+        const char *name = textf("image_0_%d_chw", i);
         tensor image = tensor_of(file, name);
         const int64_t h = image.shape[1], w = image.shape[2];
         picture[i].of[0] = (sheaf__view){ NULL, h, w };
@@ -137,7 +127,6 @@ TEST(test_pictures__embedded_patches_of_minicpmv)
             for (int64_t k = 0; k < w / patch; k++)
                 convolve(x + of.patches++ * width, &weight, &bias, image.x, h, w, r * patch,
                          k * patch);
-        free(image.x);
     }
     sheaf__vector vector = { "table", table.shape[0], width, table.x, NULL };
     placed(y, x, &of, &(sheaf__position_grid){ SHEAF__GRID_BUCKETS, &vector, 8, 8, false }, width);
@@ -148,8 +137,4 @@ TEST(test_pictures__embedded_patches_of_minicpmv)
         near("embedded", at, want.x + i * want.shape[1] * width, n);
         at += n;
     }
-    free(weight.x);
-    free(bias.x);
-    free(table.x);
-    free(want.x);
 }

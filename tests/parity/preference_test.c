@@ -11,11 +11,10 @@
  * those of the recordings' README: 1e-5 of a loss, 5e-5 of one that is not a mean of logarithms;
  * final weights 1e-4, as AdamW makes a step of the noise of a gradient near 0, and all but one in
  * 200 within 1e-5. */
-#include "tests/parity/trial.h"
+#include "tests/parity/trained.h"
 #include "tests/pictures.h"
 #include "tests/recordings.h"
 #include "tests/tensors.h"
-#include "train/train.h"
 
 enum { ROWS = 32, LONGEST = 192, MOST_STEPS = 8 };
 
@@ -40,27 +39,27 @@ static void put_row(side *to, const int64_t *id, const int64_t *mask, const int6
     to->rows++;
 }
 
-static int64_t *tensor_of(const sheaf_safetensors *file, int64_t batch, const char *name,
-                          int64_t *rows, int64_t *cols)
+static const char *in_batch(int64_t batch, const char *name)
 {
-    char full[64];
-    snprintf(full, sizeof full, "batch%" PRId64 ".%s", batch, name);
-    const sheaf_safetensors_entry *e = sheaf__safetensors_find(file, full);
-    if (e == NULL)
-        fail_msg("no '%s'", full);
-    *rows = e->shape[0];
-    return integer_rows(file, full, cols);
+    return textf("batch%" PRId64 ".%s", batch, name);
+}
+
+static const int64_t *tensor_of(const sheaf_safetensors *file, int64_t batch, const char *name,
+                                int64_t *rows, int64_t *cols)
+{
+    const sheaf_safetensors_entry *e = sheaf__safetensors_find(file, in_batch(batch, name));
+    *rows = e == NULL ? 0 : e->shape[0];
+    return integer_rows(file, in_batch(batch, name), cols);
 }
 
 /* TRL's DPO: chosen rows first, then the rejected ones. */
 static void read_joint(side both[2], const sheaf_safetensors *file, int64_t batch)
 {
-    int64_t rows, cols, *id = tensor_of(file, batch, "input_ids", &rows, &cols),
-                        *mask = tensor_of(file, batch, "completion_mask", &rows, &cols);
+    int64_t rows, cols;
+    const int64_t *id = tensor_of(file, batch, "input_ids", &rows, &cols),
+                  *mask = tensor_of(file, batch, "completion_mask", &rows, &cols);
     for (int64_t r = 0; r < rows; r++)
         put_row(&both[r >= rows / 2], id + r * cols, mask + r * cols, NULL, cols);
-    free(id);
-    free(mask);
 }
 
 /* Reward models: the same, of which all counts; with margins. */
@@ -68,19 +67,16 @@ static int64_t margins[ROWS]; /* the bits of a float32 each */
 
 static void read_scored(side both[2], const sheaf_safetensors *file, int64_t batch)
 {
-    char name[64];
-    int64_t rows, cols, n, *id = tensor_of(file, batch, "input_ids", &rows, &cols),
-                           *mask = tensor_of(file, batch, "attention_mask", &rows, &cols);
-    snprintf(name, sizeof name, "batch%" PRId64 ".margin", batch);
+    int64_t rows, cols, n;
+    const int64_t *id = tensor_of(file, batch, "input_ids", &rows, &cols),
+                  *mask = tensor_of(file, batch, "attention_mask", &rows, &cols);
+    const char *name = textf("batch%" PRId64 ".margin", batch);
     const bool has = sheaf__safetensors_find(file, name) != NULL;
     float *margin = has ? values(file, name, &n) : NULL;
     for (int64_t r = 0; r < rows / 2; r++)
         memcpy(&margins[both->rows + r], has ? &margin[r] : &(float){ 0 }, sizeof *margin);
     for (int64_t r = 0; r < rows; r++)
         put_row(&both[r >= rows / 2], id + r * cols, mask + r * cols, NULL, cols);
-    free(margin);
-    free(id);
-    free(mask);
 }
 
 /* CPO: tensors of either side. */
@@ -89,33 +85,28 @@ static void read_apart(side both[2], const sheaf_safetensors *file, int64_t batc
     static const char *const names[2][2] = { { "chosen_input_ids", "chosen_labels" },
                                              { "rejected_input_ids", "rejected_labels" } };
     for (int k = 0; k < 2; k++) {
-        int64_t rows, cols, *id = tensor_of(file, batch, names[k][0], &rows, &cols),
-                            *label = tensor_of(file, batch, names[k][1], &rows, &cols);
+        int64_t rows, cols;
+        const int64_t *id = tensor_of(file, batch, names[k][0], &rows, &cols),
+                      *label = tensor_of(file, batch, names[k][1], &rows, &cols);
         for (int64_t r = 0; r < rows; r++)
             put_row(&both[k], id + r * cols, NULL, label + r * cols, cols);
-        free(id);
-        free(label);
     }
 }
 
 /* KTO: each row alone, and whether its answer is desirable. */
 static void read_judged(side both[2], const sheaf_safetensors *file, int64_t batch)
 {
-    char name[64];
-    int64_t rows, cols, *id = tensor_of(file, batch, "input_ids", &rows, &cols),
-                        *mask = tensor_of(file, batch, "completion_mask", &rows, &cols);
-    snprintf(name, sizeof name, "batch%" PRId64 ".label", batch);
-    const sheaf_safetensors_entry *e = sheaf__safetensors_find(file, name);
-    assert_true(e != NULL && rows <= ROWS);
-    uint8_t judged[ROWS * 8];
+    int64_t rows, cols;
+    const sheaf_safetensors_entry *e;
+    const int64_t *id = tensor_of(file, batch, "input_ids", &rows, &cols),
+                  *mask = tensor_of(file, batch, "completion_mask", &rows, &cols);
+    const uint8_t *judged = raw_of(file, in_batch(batch, "label"), &e);
     const int64_t bytes = e->bytes / rows; /* of a BOOL or an I64 */
-    CHECK_OK(sheaf__safetensors_read(file, e, 0, judged, e->bytes));
+    assert_true(rows <= ROWS);
     for (int64_t r = 0; r < rows; r++) {
         both->desirable[both->rows] = judged[r * bytes];
         put_row(both, id + r * cols, mask + r * cols, NULL, cols);
     }
-    free(id);
-    free(mask);
 }
 
 static const char *data_of(int64_t *rows_of_it, const char *dir, int64_t micros, const char *kind)
@@ -129,7 +120,6 @@ static const char *data_of(int64_t *rows_of_it, const char *dir, int64_t micros,
          : scored                   ? read_scored
          : strcmp(kind, "dpo") == 0 ? read_joint
                                     : read_apart)(both, file, i);
-    sheaf__safetensors_close(file);
     const int64_t rows = *rows_of_it = both[0].rows;
     if (judged)
         return tensors_file((const tensor[]){ { "input_ids", "I64", { rows, LONGEST }, both[0].id },
@@ -190,17 +180,14 @@ static const char *with_pictures(const char *dir, int64_t micros)
 {
     static const char was[] = "../../../successors/qwen2_5_vl/pictures/0.png", name[] = "0.png";
     sheaf_safetensors *file = record_of(dir, "batches.safetensors");
-    char *records;
     size_t size;
     int n = 0;
-    CHECK_OK(sheaf__file_read_all(&records, &size, in_dir(dir, "data.jsonl"), 1 << 20));
-    char *path = records;
+    char *records = file_text(in_dir(dir, "data.jsonl"), &size), *path = records;
     for (int64_t b = 0; b < micros; b++) {
-        char pixels[64], own[] = "0.png";
-        int64_t rows, cols, count, *grid = tensor_of(file, b, "image_grid_thw", &rows, &cols);
-        snprintf(pixels, sizeof pixels, "batch%" PRId64 ".pixel_values", b);
-        float *const all = values(file, pixels, &count);
-        const float *patch = all;
+        char own[] = "0.png";
+        int64_t rows, cols, count;
+        const int64_t *grid = tensor_of(file, b, "image_grid_thw", &rows, &cols);
+        const float *all = values(file, in_batch(b, "pixel_values"), &count), *patch = all;
         for (int64_t i = 0; i < rows / 2; i++) {
             path = strstr(path, "../../../");
             assert_non_null(path);
@@ -211,13 +198,8 @@ static const char *with_pictures(const char *dir, int64_t micros)
             memcpy(path, own, sizeof own - 1);
         }
         assert_true(patch == all + count);
-        free(grid);
-        free(all);
     }
-    sheaf__safetensors_close(file);
-    const char *made = file_with("pictures.jsonl", records, size);
-    free(records);
-    return made;
+    return file_with("pictures.jsonl", records, size);
 }
 
 /* ---- completions ---- */
@@ -257,13 +239,12 @@ static size_t find_completion(const json_t *log, size_t batch, bool *taken, cons
 static void put_micro(sheaf_text *to, const json_t *log, const sheaf_safetensors *file,
                       int64_t micro, size_t batch, bool *taken, int64_t each)
 {
-    char name[64];
     int64_t rows, cols, prompt_cols, n;
-    int64_t *id = tensor_of(file, micro, "completion_ids", &rows, &cols),
-            *prompt = tensor_of(file, micro, "prompt_ids", &rows, &prompt_cols),
-            *mask = tensor_of(file, micro, "prompt_mask", &rows, &prompt_cols);
-    snprintf(name, sizeof name, "batch%" PRId64 ".advantages", micro);
-    float *advantage = values(file, name, &n);
+    const int64_t *id = tensor_of(file, micro, "completion_ids", &rows, &cols),
+                  *prompt = tensor_of(file, micro, "prompt_ids", &rows, &prompt_cols),
+                  *mask = tensor_of(file, micro, "prompt_mask", &rows, &prompt_cols);
+    const char *name = textf("batch%" PRId64 ".advantages", micro);
+    const float *advantage = values(file, name, &n);
     const json_t *of = json_array_get(json_object_get(log, "completions"), batch),
                  *rewards = json_array_get(json_object_get(log, "rewards"), batch);
     for (int64_t r = 0; r < rows; r++) {
@@ -283,10 +264,6 @@ static void put_micro(sheaf_text *to, const json_t *log, const sheaf_safetensors
         for (int k = 0; k < 3; k++)
             free(text[k]);
     }
-    free(id);
-    free(prompt);
-    free(mask);
-    free(advantage);
 }
 
 /* Groups by their lines' numbers; a batch that serves several steps is there once. */
@@ -309,7 +286,6 @@ static const char *rollouts_of(int64_t *rows_of_it, const char *dir, const json_
     }
     const char *path = file_with("rollouts.jsonl", text.at, text.size);
     sheaf__text_release(&text);
-    sheaf__safetensors_close(file);
     return path;
 }
 
@@ -332,28 +308,23 @@ static void hear(void *self, const sheaf_event *event)
     t->norm[t->n++] = event->step.grad_norm;
 }
 
-static double number(const json_t *object, const char *key, double otherwise)
-{
-    const json_t *x = json_object_get(object, key);
-    return x == NULL ? otherwise : json_number_value(x);
-}
-
-static const char *text_of(const json_t *object, const char *key)
+static const char *text_at(const json_t *object, const char *key)
 {
     const char *text = json_string_value(json_object_get(object, key));
     return text == NULL ? "" : text;
 }
 
 /* A name, or a list, as a flag has it; empty: none. */
-static void list_of(char text[100], const json_t *value)
+static const char *list_of(const json_t *value)
 {
-    int n = snprintf(text, 100, "%s", json_is_string(value) ? json_string_value(value) : "");
+    const char *text = json_is_string(value) ? json_string_value(value) : "";
     for (size_t i = 0; i < json_array_size(value); i++) {
         const json_t *one = json_array_get(value, i);
         const char *comma = i == 0 ? "" : ",";
-        n += json_is_string(one) ? sprintf(text + n, "%s%s", comma, json_string_value(one))
-                                 : sprintf(text + n, "%s%.17g", comma, json_number_value(one));
+        text = json_is_string(one) ? textf("%s%s%s", text, comma, json_string_value(one))
+                                   : textf("%s%s%.17g", text, comma, json_number_value(one));
     }
+    return text;
 }
 
 static bool is_grouped(const char *kind)
@@ -364,8 +335,7 @@ static bool is_grouped(const char *kind)
 /* A recorded run, and what its options point to. */
 typedef struct course {
     const char *dir;
-    json_t *log;
-    char model[1600], adapter[1600], data[400], losses[100], weights[100];
+    const json_t *log;
     bool loose; /* the loss is not a mean of logarithms */
     bool cut;   /* TRL's last step has fewer rows, where a step of sheaf's goes on in the next
                    epoch */
@@ -375,14 +345,14 @@ typedef struct course {
 static void take_group(course *c, const json_t *args)
 {
     sheaf__group_options *o = &c->o.objective.group;
-    o->epsilon = number(args, "epsilon", 0);
-    o->epsilon_high = number(args, "epsilon_high", 0);
-    o->delta = number(args, "delta", 0);
-    o->scale_rewards = text_of(args, "scale_rewards");
-    o->level = text_of(args, "importance_sampling_level");
-    o->iterations = (int64_t)number(args, "num_iterations", 0);
-    o->max_new = (int64_t)number(args, "max_completion_length", 0);
-    o->temperature = number(args, "temperature", 0);
+    o->epsilon = number_or(args, "epsilon", 0);
+    o->epsilon_high = number_or(args, "epsilon_high", 0);
+    o->delta = number_or(args, "delta", 0);
+    o->scale_rewards = text_at(args, "scale_rewards");
+    o->level = text_at(args, "importance_sampling_level");
+    o->iterations = (int64_t)number_or(args, "num_iterations", 0);
+    o->max_new = (int64_t)number_or(args, "max_completion_length", 0);
+    o->temperature = number_or(args, "temperature", 0);
     o->mask_truncated = json_is_true(json_object_get(args, "mask_truncated_completions"));
     o->plain_kl = json_is_false(json_object_get(args, "use_bias_correction_kl"));
     o->normalize = json_is_true(json_object_get(args, "normalize_advantages"));
@@ -391,137 +361,100 @@ static void take_group(course *c, const json_t *args)
 /* As flags give it: 0, where that is not the default, is -1. */
 static double given(const json_t *args, const char *key)
 {
-    const double x = number(args, key, NAN);
+    const double x = number_or(args, key, NAN);
     return isnan(x) ? 0 : x == 0 ? -1 : x;
 }
 
 static void take_objective(course *c, const json_t *one, const json_t *args)
 {
-    const char *kind = text_of(one, "kind"), *peft = text_of(one, "peft");
+    const char *kind = text_at(one, "kind"), *peft = text_at(one, "peft");
     const bool grouped = is_grouped(kind),
                refers = strcmp(kind, "dpo") == 0 || strcmp(kind, "kto") == 0 ||
-                        strcmp(kind, "rloo") == 0 || (grouped && number(args, "beta", 0) > 0);
-    list_of(c->losses, json_object_get(args, "loss_type"));
-    list_of(c->weights, json_object_get(args, "loss_weights"));
+                        strcmp(kind, "rloo") == 0 || (grouped && number_or(args, "beta", 0) > 0);
     c->o.objective.name = kind;
-    c->o.objective.loss_type = c->losses;
-    c->o.objective.loss_weights = c->weights;
-    c->o.objective.beta = number(args, "beta", 0);
+    c->o.objective.loss_type = list_of(json_object_get(args, "loss_type"));
+    c->o.objective.loss_weights = list_of(json_object_get(args, "loss_weights"));
+    c->o.objective.beta = number_or(args, "beta", 0);
     c->o.objective.ld_alpha = given(args, "ld_alpha");
     c->o.objective.simpo_gamma = given(args, "simpo_gamma");
     c->o.objective.cpo_alpha = given(args, "cpo_alpha");
-    c->o.objective.simpo_alpha = number(args, "alpha", 0);
-    c->o.objective.discopop_tau = number(args, "discopop_tau", 0);
-    c->o.objective.divergence = text_of(args, "f_divergence_type");
+    c->o.objective.simpo_alpha = number_or(args, "alpha", 0);
+    c->o.objective.discopop_tau = number_or(args, "discopop_tau", 0);
+    c->o.objective.divergence = text_at(args, "f_divergence_type");
     if (strcmp(c->o.objective.divergence, "alpha_divergence") == 0)
         c->o.objective.divergence_alpha = given(args, "f_alpha_divergence_coef");
     c->o.objective.weighting = json_is_true(json_object_get(args, "use_weighting"));
     c->o.objective.desirable = given(args, "desirable_weight");
     c->o.objective.undesirable = given(args, "undesirable_weight");
-    c->o.objective.center = number(args, "center_rewards_coefficient", 0);
+    c->o.objective.center = number_or(args, "center_rewards_coefficient", 0);
     c->o.objective.reference = refers && peft[0] == '\0' ? "base" : NULL;
-    c->o.label_smoothing = number(args, "label_smoothing", 0);
-    c->loose = strstr(c->losses, "hinge") != NULL || strstr(c->losses, "sppo") != NULL ||
-               strcmp(kind, "rloo") == 0;
+    c->o.label_smoothing = number_or(args, "label_smoothing", 0);
+    c->loose = strstr(c->o.objective.loss_type, "hinge") != NULL ||
+               strstr(c->o.objective.loss_type, "sppo") != NULL || strcmp(kind, "rloo") == 0;
     if (grouped)
         take_group(c, args);
 }
 
 /* An adapter as sheaf begins it, whose start is kept beside the factors, from the recorded start.
  */
-static void double_start(course *c)
+static const char *double_start(const course *c)
 {
-    static tensor list[32];
-    static char name[32][160];
-    sheaf_safetensors *file = record_of(c->dir, "adapter_init/adapter_model.safetensors");
-    char *config;
-    size_t size;
-    int count = 0;
+    const sheaf_safetensors *file = record_of(c->dir, "adapter_init/adapter_model.safetensors");
+    const char *dir = at("doubled");
+    made_tensors made = { .count = 0 };
     for (int64_t i = 0; i < file->header.count; i++) {
         const sheaf_safetensors_entry *e = &file->header.entry[i];
         const bool a = strstr(e->name, ".lora_A.") != NULL;
         const int64_t rows = e->shape[0], cols = e->shape[1];
-        int64_t n, *bits = calloc((size_t)(2 * rows * cols), sizeof *bits);
-        float *x = values(file, e->name, &n);
+        int64_t n;
+        const float *x = values(file, e->name, &n);
+        float *twice = room((size_t)(2 * n) * sizeof *twice);
         for (int64_t k = 0; k < 2 * n; k++) {
             const int64_t row = k / (2 * cols), col = k % (2 * cols);
-            const float is = a ? x[k % n] : x[row * cols + col % cols] * (col < cols ? 1 : -1);
-            memcpy(&bits[k], &is, sizeof is);
+            twice[k] = a ? x[k % n] : x[row * cols + col % cols] * (col < cols ? 1 : -1);
         }
-        snprintf(name[count], sizeof name[count], "%s", e->name);
-        list[count] = (tensor){ name[count], "F32", { rows * (1 + a), cols * (2 - a) }, bits };
-        count++;
-        free(x);
+        made_add(&made, e->name, SHEAF_F32, 2, (const int64_t[]){ rows * (1 + a), cols * (2 - a) },
+                 twice);
     }
-    sheaf__safetensors_close(file);
-    const char *made = tensors_file(list, count);
-    snprintf(c->adapter, sizeof c->adapter, "%s", at("doubled"));
-    CHECK_OK(sheaf__make_dirs(c->adapter));
-    rename(made, in_dir(c->adapter, "adapter_model.safetensors"));
-    CHECK_OK(sheaf__file_read_all(
-        &config, &size, in_dir(c->dir, "adapter_final_as_lora/adapter_config.json"), 1 << 20));
-    CHECK_OK(sheaf__file_write_whole(in_dir(c->adapter, "adapter_config.json"), config, size));
-    free(config);
-    for (int i = 0; i < count; i++)
-        free((int64_t *)list[i].value);
+    CHECK_OK(sheaf__make_dirs(dir));
+    made_write(&made, in_dir(dir, "adapter_model.safetensors"));
+    copy_file(in_dir(dir, "adapter_config.json"),
+              in_dir(c->dir, "adapter_final_as_lora/adapter_config.json"));
+    return dir;
 }
 
 /* A variant of LoRA, trained on records that were batched before. */
 static void open_variant(course *c)
 {
-    static int64_t id[ROWS * LONGEST], label[ROWS * LONGEST], seen[ROWS * LONGEST];
+    static const char *const names[] = { "input_ids", "labels", "attention_mask" };
+    static int64_t field[3][ROWS * LONGEST];
     const json_t *one = json_object_get(c->log, "case"), *optim = json_object_get(one, "optim");
-    const double ratio = number(optim, "ratio", 0);
+    const sheaf_safetensors *file = record_of(c->dir, "batches.safetensors");
+    const sheaf_safetensors_entry *e = NULL, *next;
     const bool held = exists(in_dir(c->dir, "residual.safetensors"));
-    if (held)
-        double_start(c);
-    sheaf_safetensors *file = record_of(c->dir, "batches.safetensors");
-    sheaf_train_options *o = &c->o;
-    int64_t *const to[] = { id, label, seen }, rows = 0, cols = 0, steps = 0;
-    for (bool more = true; more; steps += more) {
-        static const char *const names[] = { "input_ids", "labels", "attention_mask" };
-        for (int k = 0; k < 3 && more; k++) {
-            char name[64];
-            snprintf(name, sizeof name, "step%" PRId64 ".%s", steps, names[k]);
-            const sheaf_safetensors_entry *e = sheaf__safetensors_find(file, name);
-            more = e != NULL;
-            if (!more)
-                break;
-            int64_t *x = integer_rows(file, name, &cols);
-            rows = e->shape[0];
-            assert_true((steps + 1) * rows * cols <= ROWS * LONGEST);
-            memcpy(to[k] + steps * rows * cols, x, (size_t)(rows * cols) * sizeof *x);
-            free(x);
-        }
+    int64_t steps = 0, n = 0;
+    for (; (next = sheaf__safetensors_find(file, textf("step%d.%s", (int)steps, names[0]))) != NULL;
+         steps++) {
+        e = next;
+        n = e->shape[0] * e->shape[1];
+        assert_true((steps + 1) * n <= ROWS * LONGEST);
+        for (int k = 0; k < 3; k++)
+            memcpy(field[k] + steps * n, integers(file, textf("step%d.%s", (int)steps, names[k])),
+                   (size_t)n * sizeof **field);
     }
-    sheaf__safetensors_close(file);
-    const int64_t all = steps * rows;
-    snprintf(c->data, sizeof c->data, "%s",
-             tensors_file((const tensor[]){ { "input_ids", "I64", { all, cols }, id },
-                                            { "labels", "I64", { all, cols }, label },
-                                            { "attention_mask", "I64", { all, cols }, seen } },
-                          3));
-    snprintf(c->model, sizeof c->model, "%s/%s", recording("preference/models"),
-             text_of(one, "model"));
-    if (!held)
-        snprintf(c->adapter, sizeof c->adapter, "%s/adapter_init", c->dir);
-    sheaf_train_options_default(o);
+    assert_non_null(e);
+    sheaf_train_options *o = &c->o;
+    *o = adamw_options(optim);
     o->init = held ? "pissa" : NULL;
     o->objective.name = "";
-    o->model = c->model;
-    o->adapter = c->adapter;
-    o->data = c->data;
-    o->micro_batch = rows;
-    o->accumulate = 1;
+    o->model = in_dir(recording("preference/models"), text_at(one, "model"));
+    o->adapter = held ? double_start(c) : in_dir(c->dir, "adapter_init");
+    o->data = rows_file("batches.safetensors", field[0], field[1], field[2], steps * e->shape[0],
+                        e->shape[1]);
+    o->micro_batch = e->shape[0];
     o->steps = steps;
-    o->lr = number(optim, "lr", 0);
-    o->weight_decay = number(optim, "weight_decay", 0);
-    o->lora_plus = ratio;
-    o->schedule = SHEAF_SCHEDULE_CONSTANT;
-    o->warmup = 0;
-    o->warmup_ratio = 0;
-    o->shuffle = false;
-    o->dtype = SHEAF_F32;
+    o->lora_plus = number_or(optim, "ratio", 0);
+    o->clip = 1;
     o->threads = 1;
 }
 
@@ -539,56 +472,44 @@ static void open_course(course *c, const char *dir)
         return;
     }
     const int64_t micros = (int64_t)json_array_size(json_object_get(c->log, "micro_batch_losses"));
-    const bool full = strcmp(text_of(one, "peft"), "none") == 0;
+    const bool full = strcmp(text_at(one, "peft"), "none") == 0;
     sheaf_train_options *o = &c->o;
     const bool pictures = exists(in_dir(dir, "data.jsonl")); /* of records, with their own start */
-    snprintf(c->model, sizeof c->model, "%s/%s", recording(pictures ? "." : "preference/models"),
-             text_of(one, "model"));
-    snprintf(c->adapter, sizeof c->adapter, "%s/%s",
-             pictures ? dir : recording("preference/models"),
-             pictures ? "adapter_init" : text_of(one, "adapter"));
     int64_t rows = 4;
-    snprintf(c->data, sizeof c->data, "%s",
-             pictures ? with_pictures(dir, micros)
-             : is_grouped(text_of(one, "kind"))
-                 ? rollouts_of(&rows, dir, c->log)
-                 : data_of(&rows, dir, micros, text_of(one, "kind")));
-    sheaf_train_options_default(o);
+    const char *models_dir = recording("preference/models"),
+               *data = pictures ? with_pictures(dir, micros)
+                       : is_grouped(text_at(one, "kind"))
+                           ? rollouts_of(&rows, dir, c->log)
+                           : data_of(&rows, dir, micros, text_at(one, "kind"));
+    *o = adamw_options(NULL);
     o->loss_on = pictures ? SHEAF_LOSS_BEHIND : SHEAF_LOSS_UNNAMED;
     o->prompt_template = pictures ? "chatml" : NULL; /* without a system's message */
-    o->model = c->model;
-    o->data = c->data;
+    o->model = in_dir(pictures ? recording(".") : models_dir, text_at(one, "model"));
+    o->data = data;
     o->method = full ? SHEAF_METHOD_FULL : SHEAF_METHOD_LORA;
-    o->adapter = full ? NULL : c->adapter;
-    o->micro_batch = (int64_t)number(args, "per_device_train_batch_size", 0);
-    o->accumulate = (int64_t)number(args, "gradient_accumulation_steps", 1);
+    o->adapter = full       ? NULL
+                 : pictures ? in_dir(dir, "adapter_init")
+                            : in_dir(models_dir, text_at(one, "adapter"));
+    o->micro_batch = (int64_t)number_or(args, "per_device_train_batch_size", 0);
+    o->accumulate = (int64_t)number_or(args, "gradient_accumulation_steps", 1);
     o->steps = rows / (o->micro_batch * o->accumulate);
     c->cut = o->steps < micros / o->accumulate;
-    o->lr = number(args, "learning_rate", 5e-3);
-    o->schedule = SHEAF_SCHEDULE_CONSTANT;
-    o->warmup = 0;
-    o->warmup_ratio = 0;
-    o->weight_decay = number(args, "weight_decay", 0.01);
-    o->clip = number(args, "max_grad_norm", 1);
-    o->shuffle = false;
-    o->dtype = SHEAF_F32;
+    o->lr = number_or(args, "learning_rate", 5e-3);
+    o->weight_decay = number_or(args, "weight_decay", 0.01);
+    o->clip = number_or(args, "max_grad_norm", 1);
     o->threads = 1;
     o->accumulators = full ? 2 : 0; /* which two groups divide */
     take_objective(c, one, args);
 }
 
-static told train(course *c, int tp, int dp, const char *out)
+static told train(const course *c, int tp, int dp, const char *out)
 {
     told t = { .n = 0 };
-    sheaf_train_result result = { 0 };
-    const sheaf_events events = { hear, &t };
     sheaf_train_options o = c->o;
     o.tp = tp;
     o.dp = dp;
     o.out = out;
-    CHECK_OK(sheaf_train(&result, &o, "settings: none\n", "steps: 1\n",
-                         &(sheaf_train_hooks){ .events = &events }));
-    sheaf_train_result_release(&result);
+    train_as(&o, hear, &t);
     assert_int_equal(t.n, o.steps);
     return t;
 }
@@ -600,11 +521,9 @@ static void train_in_pieces(const course *c, const char *out)
     sheaf_train_options o = c->o;
     o.out = out;
     for (o.steps = 1; o.steps <= c->o.steps; o.steps++) {
-        sheaf_train_result result = { 0 };
         o.resume = o.steps > 1;
         o.tp = tp[o.steps % 3];
-        CHECK_OK(sheaf_train(&result, &o, "settings: none\n", "steps: 1\n", NULL));
-        sheaf_train_result_release(&result);
+        train_as(&o, NULL, NULL);
     }
 }
 
@@ -614,20 +533,25 @@ static void check_steps(const course *c, const told *got)
 {
     /* means over all pairs and tokens of a step, as sheaf takes them, where TRL's are others */
     const bool means = exists(in_dir(c->dir, "step_mean.json"));
-    json_t *own = means ? json_of(c->dir, "step_mean.json") : NULL;
-    const json_t *steps = means ? own : json_object_get(c->log, "steps");
+    const json_t *steps =
+        means ? json_of(c->dir, "step_mean.json") : json_object_get(c->log, "steps");
     assert_int_equal(json_array_size(steps), got->n + c->cut);
     for (int i = 0; i < got->n; i++) {
         const json_t *want = json_array_get(steps, (size_t)i);
-        const double norm = number(want, "grad_norm", NAN);
-        CHECK_NEAR(c->dir, got->loss[i], number(want, "loss", NAN), c->loose ? 5e-5 : 1e-5);
+        const double norm = number_or(want, "grad_norm", NAN);
+        CHECK_NEAR(c->dir, got->loss[i], number_or(want, "loss", NAN), c->loose ? 5e-5 : 1e-5);
         CHECK_NEAR(c->dir, got->norm[i], norm, 1e-4 * norm);
         for (int k = 0; k < 5 && strcmp(c->o.objective.name, "reward") == 0; k++) {
             const sheaf_event_value *v = &got->value[i][k];
-            CHECK_NEAR(v->name, v->value, number(want, v->name, NAN), 1e-4);
+            CHECK_NEAR(v->name, v->value, number_or(want, v->name, NAN), 1e-4);
         }
     }
-    json_decref(own);
+}
+
+static const char *weights_of(const course *c)
+{
+    return c->o.method == SHEAF_METHOD_FULL ? "model/model.safetensors"
+                                            : "adapter/adapter_model.safetensors";
 }
 
 static void check_weights(const course *c, const char *out)
@@ -638,30 +562,7 @@ static void check_weights(const course *c, const char *out)
                            ? "adapter_step_mean.safetensors"
                        : c->o.init != NULL ? "adapter_final_as_lora/adapter_model.safetensors"
                                            : "adapter_final/adapter_model.safetensors";
-    sheaf_safetensors *want = record_of(c->dir, name),
-                      *got = record_of(out, full ? "model/model.safetensors"
-                                                 : "adapter/adapter_model.safetensors");
-    int64_t beyond = 0, all = 0;
-    for (int64_t i = 0; i < want->header.count; i++) {
-        int64_t n, m;
-        const char *tensor = want->header.entry[i].name;
-        float *w = values(want, tensor, &n), *g = values(got, tensor, &m);
-        if (n == 0 || m != n)
-            fail_msg("%s: '%s' has %" PRId64 " numbers, not %" PRId64, c->dir, tensor, m, n);
-        for (int64_t k = 0; k < n; k++) {
-            CHECK_NEAR(tensor, g[k], w[k], 1e-4);
-            beyond += fabs((double)g[k] - w[k]) > 1e-5;
-        }
-        all += n;
-        free(w);
-        free(g);
-    }
-    assert_true(all > 0);
-    if (beyond * 200 > all)
-        fail_msg("%s: %" PRId64 " of %" PRId64 " numbers are off by more than 1e-5", c->dir, beyond,
-                 all);
-    sheaf__safetensors_close(want);
-    sheaf__safetensors_close(got);
+    compare_nearly(in_dir(out, weights_of(c)), in_dir(c->dir, name), 1e-5, 1e-4, 200);
 }
 
 static void check_course(const char *dir)
@@ -670,38 +571,25 @@ static void check_course(const char *dir)
         int tp, dp;
     } others[] = { { 3, 1 }, { 2, 1 }, { 1, 2 }, { 5, 1 }, { 8, 1 } };
     course c;
-    char first[400], out[400], *bytes[2];
-    size_t size[2];
+    const char *first = at("first"), *out = at("other");
     open_course(&c, dir);
-    const char *file = c.o.method == SHEAF_METHOD_FULL ? "model/model.safetensors"
-                                                       : "adapter/adapter_model.safetensors";
-    snprintf(first, sizeof first, "%s", at("first"));
-    snprintf(out, sizeof out, "%s", at("other"));
+    const char *file = weights_of(&c);
     const told got = train(&c, 1, 1, first);
     check_steps(&c, &got);
     if (!c.cut)
         check_weights(&c, first);
-    CHECK_OK(sheaf__file_read_all(&bytes[0], &size[0], in_dir(first, file), 1 << 24));
     for (size_t i = 0; i < (is_variant(&c) ? ARRAY_LEN(others) : 3); i += (size_t)every(4)) {
         const told other = train(&c, others[i].tp, others[i].dp, out);
         CHECK_BYTES(dir, other.loss, got.loss, sizeof got.loss);
         CHECK_BYTES(dir, other.norm, got.norm, sizeof got.norm);
-        CHECK_OK(sheaf__file_read_all(&bytes[1], &size[1], in_dir(out, file), 1 << 24));
-        assert_int_equal(size[0], size[1]);
-        CHECK_BYTES(dir, bytes[1], bytes[0], size[0]);
-        free(bytes[1]);
+        check_same_files(in_dir(out, file), in_dir(first, file));
         CHECK_OK(sheaf__remove_tree(out));
     }
     if (c.o.objective.group.max_new > 0 || is_variant(&c)) {
         train_in_pieces(&c, out);
-        CHECK_OK(sheaf__file_read_all(&bytes[1], &size[1], in_dir(out, file), 1 << 24));
-        assert_int_equal(size[0], size[1]);
-        CHECK_BYTES(dir, bytes[1], bytes[0], size[0]);
-        free(bytes[1]);
+        check_same_files(in_dir(out, file), in_dir(first, file));
         CHECK_OK(sheaf__remove_tree(out));
     }
-    free(bytes[0]);
-    json_decref(c.log);
     CHECK_OK(sheaf__remove_tree(first));
 }
 
@@ -724,7 +612,6 @@ TEST(test_preference__forms_of_one_run_are_one)
         course c;
         open_course(&c, in_dir(recording("preference/dpo"), names[i]));
         got[i] = train(&c, 1, 1, at("one"));
-        json_decref(c.log);
         CHECK_OK(sheaf__remove_tree(at("one")));
         if (i == 1)
             CHECK_BYTES("precomputed", &got[1], &got[0], sizeof *got);
@@ -740,7 +627,6 @@ TEST(test_preference__a_start_is_no_preference)
     open_course(&c, in_dir(recording("preference/dpo"), "ref-start"));
     const told got = train(&c, 1, 1, at("start"));
     assert_true(got.loss[0] == 0x1.62e42fefa39efp-1);
-    json_decref(c.log);
     CHECK_OK(sheaf__remove_tree(at("start")));
 }
 
@@ -763,8 +649,8 @@ static int find_runs(void **state)
             find_in(recording(kinds[i]), "log.json", "batches.safetensors");
     for (size_t i = 0; i < ARRAY_LEN(variants); i++)
         if (exists(recording(variants[i])))
-            model_dir[models++] = strdup(recording(variants[i]));
+            model_dir[models++] = recording(variants[i]);
     return make_scratch(state);
 }
 
-FIXTURE(find_runs, forget_models);
+FIXTURE(find_runs, remove_scratch);

@@ -5,38 +5,22 @@
  * ties, denormals, NaN and incomplete blocks, doubled scales, 8-bit blocks, int8 rows. Which NaN is
  * restored is not compared; and `.dequant_library_avx512` is a mistake of the library (rows that
  * are no multiple of the block), kept beside what its rule gives. */
-#include "tests/check.h"
+#include "tests/parity/recorded.h"
 
 #include "catalog/packing.h"
-#include "formats/safetensors.h"
 #include "ops/kernels.h"
 #include "ops/quant/quantise.h"
 #include "tests/recordings.h"
 
-static sheaf_safetensors *file;
+static const sheaf_safetensors *file;
 
-static const void *tensor_of(const char *name, const sheaf_safetensors_entry **entry)
-{
-    enum { KEPT = 16 }; /* results stay for so many calls */
-    static void *kept[KEPT];
-    static int next;
-    *entry = sheaf__safetensors_find(file, name);
-    if (*entry == NULL)
-        return NULL;
-    void **slot = &kept[next++ % KEPT];
-    free(*slot);
-    *slot = malloc((size_t)(*entry)->bytes + 1);
-    assert_non_null(*slot);
-    CHECK_OK(sheaf__safetensors_read(file, *entry, 0, *slot, (*entry)->bytes));
-    return *slot;
-}
-
+/* NULL where the committed part lacks it. */
 static const void *tensor(const char *format, const char *a, const char *b,
                           const sheaf_safetensors_entry **entry)
 {
-    char name[128];
-    snprintf(name, sizeof name, format, a, b);
-    return tensor_of(name, entry);
+    const char *name = textf(format, a, b);
+    *entry = sheaf__safetensors_find(file, name);
+    return *entry == NULL ? NULL : raw_of(file, name, NULL);
 }
 
 static int64_t elements(const sheaf_safetensors_entry *e)
@@ -100,8 +84,7 @@ static int one_case(const char *of, int64_t block, const char *kind_name)
     if (x == NULL)
         return 0;
     const int64_t n = elements(in);
-    char name[64];
-    snprintf(name, sizeof name, "%s.%s", of, kind_name);
+    const char *name = textf("%s.%s", of, kind_name);
     assert_true(n <= MOST);
     sheaf__quantise4(codes, absmax, x, in->dtype, n, block, kind);
     codes[n] = kind == SHEAF__NF4 ? 7 : 0;
@@ -125,13 +108,12 @@ static int one_case(const char *of, int64_t block, const char *kind_name)
 
 TEST(test_quantise__four_bits_are_those_of_the_library)
 {
-    CHECK_OK(sheaf__safetensors_open(&file, recording("quant/bnb_blocks/blocks.safetensors")));
+    file = record(recording("quant/bnb_blocks/blocks.safetensors"));
     int compared = 0;
     for (size_t i = 0; i < ARRAY_LEN(cases); i++)
         compared += one_case(cases[i].name, cases[i].block, "nf4") +
                     one_case(cases[i].name, cases[i].block, "fp4");
     assert_true(compared >= (recordings_are_full() ? 2 * (int)ARRAY_LEN(cases) : 28));
-    sheaf__safetensors_close(file);
 }
 
 /* From the recorded scales, and where the numbers are there from these on. */
@@ -171,10 +153,9 @@ TEST(test_quantise__doubled_scales_are_those_of_the_library)
 {
     static sheaf__map8 map;
     sheaf__map8_init(&map, true);
-    CHECK_OK(sheaf__safetensors_open(&file, recording("quant/bnb_blocks/blocks.safetensors")));
+    file = record(recording("quant/bnb_blocks/blocks.safetensors"));
     one_doubled("double_quant", &map);
     one_doubled("double_quant_small", &map);
-    sheaf__safetensors_close(file);
 }
 
 TEST(test_quantise__eight_bits_are_those_of_the_library)
@@ -185,11 +166,10 @@ TEST(test_quantise__eight_bits_are_those_of_the_library)
     static float absmax[4], x[1000];
     const sheaf__kernels *k = sheaf__kernels_for(NULL);
     const sheaf_safetensors_entry *in, *e;
-    CHECK_OK(sheaf__safetensors_open(&file, recording("quant/bnb_blocks/eight_bit.safetensors")));
+    file = record(recording("quant/bnb_blocks/eight_bit.safetensors"));
     for (int i = 0; i < 6; i++) {
         const char *sign = i % 2 == 0 ? "signed" : "unsigned";
-        char name[64];
-        snprintf(name, sizeof name, "%s.%s", of[i / 2], sign);
+        const char *name = textf("%s.%s", of[i / 2], sign);
         sheaf__map8_init(&map, i % 2 == 0);
         CHECK_BYTES(sign, map.value, tensor("%s.%s", "map", sign, &e), 1024);
         const float *input = tensor("%s.%s", name, "input", &in);
@@ -208,7 +188,6 @@ TEST(test_quantise__eight_bits_are_those_of_the_library)
         if (want != NULL || recordings_are_full())
             CHECK_BYTES(name, x, want, n * 4);
     }
-    sheaf__safetensors_close(file);
 }
 
 TEST(test_quantise__rows_of_int8_are_those_of_the_library)
@@ -219,7 +198,7 @@ TEST(test_quantise__rows_of_int8_are_those_of_the_library)
     static float scb[ROWS], scales[ROWS], merged[ROWS * COLS];
     static uint16_t trained[ROWS * COLS];
     const sheaf_safetensors_entry *in, *e;
-    CHECK_OK(sheaf__safetensors_open(&file, recording("quant/bnb_blocks/eight_bit.safetensors")));
+    file = record(recording("quant/bnb_blocks/eight_bit.safetensors"));
     for (size_t i = 0; i < ARRAY_LEN(types); i++) {
         const char *t = types[i];
         const void *x = tensor("%s.%s.input", "int8", t, &in);
@@ -243,7 +222,6 @@ TEST(test_quantise__rows_of_int8_are_those_of_the_library)
         CHECK_BYTES(t, trained, tensor("%s.%s.dequant_bf16_as_in_training", "int8", t, &e),
                     sizeof trained);
     }
-    sheaf__safetensors_close(file);
 }
 
 /* Blocks of block x block elements: a block row's scale is each of its rows'. */
@@ -271,14 +249,13 @@ TEST(test_quantise__float8_is_that_of_its_rule)
 {
     const sheaf_safetensors_entry *e;
     float got[256];
-    CHECK_OK(sheaf__safetensors_open(&file, recording("quant/fp8_block/tensors.safetensors")));
+    file = record(recording("quant/fp8_block/tensors.safetensors"));
     const uint8_t *bytes = tensor("%s%s", "e4m3_all_256_bytes", "", &e);
     for (int i = 0; i < 256; i++)
         got[i] = sheaf__f8_value(bytes[i]);
     same_numbers("all", got, tensor("%s%s", "e4m3_all_256_values", "", &e), 256, SHEAF_F32);
     float8_blocks("even", 32);
     float8_blocks("ragged", 128);
-    sheaf__safetensors_close(file);
 }
 
 /* Three steps of AdamW8bit: codes and absmax as they are, weights at most one rounding off, of
@@ -292,7 +269,7 @@ TEST(test_quantise__the_optimizer_is_that_of_the_library)
     const sheaf_safetensors_entry *e;
     sheaf__map8_init(&map[0], true);
     sheaf__map8_init(&map[1], false);
-    CHECK_OK(sheaf__safetensors_open(&file, recording("quant/bnb_blocks/adamw8bit.safetensors")));
+    file = record(recording("quant/bnb_blocks/adamw8bit.safetensors"));
     const float *first = tensor("%s%s", "param.0", "", &e);
     const int64_t n = elements(e), blocks = (n + 255) / 256;
     assert_true(n <= N && (n == N || !recordings_are_full()));
@@ -323,5 +300,4 @@ TEST(test_quantise__the_optimizer_is_that_of_the_library)
         assert_true(off <= OFF);
         memcpy(p, want, (size_t)n * sizeof *p);
     }
-    sheaf__safetensors_close(file);
 }

@@ -22,10 +22,7 @@ static bool has_pieces(const char *dir)
         return false;
     if (!exists(in_dir(dir, "inputs.safetensors")))
         return exists(in_dir(dir, "pieces.json"));
-    sheaf_safetensors *in = record_of(dir, "inputs.safetensors");
-    const bool has = sheaf__safetensors_find(in, "image_0_0_chw") != NULL;
-    sheaf__safetensors_close(in);
-    return has;
+    return sheaf__safetensors_find(record_of(dir, "inputs.safetensors"), "image_0_0_chw") != NULL;
 }
 
 static bool has_frames(const char *dir)
@@ -43,18 +40,9 @@ static int find_families(void **state)
     for (int i = 0; i < found; i++)
         if (has_pieces(model_dir[i]) || has_frames(model_dir[i]))
             model_dir[models++] = model_dir[i];
-        else
-            free(model_dir[i]);
     if (models == 0)
         fail_msg("no family under %s", recording("successors"));
     return 0;
-}
-
-static sheaf_config config_of(const char *dir)
-{
-    sheaf_config config;
-    CHECK_OK(sheaf_config_read(&config, in_dir(dir, "hf/config.json")));
-    return config;
 }
 
 /* ---- pixels ---- */
@@ -66,7 +54,7 @@ static void check_piece(const sheaf__view *view, const sheaf_safetensors *in, co
     const size_t bytes = (size_t)(3 * view->height * view->width) * sizeof(float);
     char text[33];
     int64_t n;
-    float *want = in == NULL ? NULL : values(in, name, &n);
+    const float *want = in == NULL ? NULL : values(in, name, &n);
     if (in == NULL) {
         assert_string_equal(sheaf__hash_text(text, sheaf__hash(view->pixels, bytes)),
                             json_string_value(json_object_get(hashes, name)));
@@ -75,22 +63,18 @@ static void check_piece(const sheaf__view *view, const sheaf_safetensors *in, co
     if (want == NULL || (size_t)n * sizeof(float) != bytes)
         fail_msg("%s: not recorded, or of another size", name);
     CHECK_BYTES(name, view->pixels, want, bytes);
-    free(want);
 }
 
 static void check_row_of_pieces(const char *dir, const json_t *numbers, int row,
                                 const sheaf_safetensors *in, const json_t *hashes)
 {
-    sheaf_config config = config_of(dir);
     int64_t number[16];
-    pieces p = pieces_of(dir, &config, number, picture_numbers(number, numbers));
+    const pieces p =
+        pieces_of(dir, config_of(dir, "hf/config.json"), number, picture_numbers(number, numbers));
     for (int64_t j = 0; j < p.n; j++) {
-        char name[64];
-        snprintf(name, sizeof name, "image_%d_%d_chw", row, (int)j);
+        const char *name = textf("image_%d_%d_chw", row, (int)j);
         check_piece(&p.picture[j].of[0], in, name, hashes);
     }
-    free(p.picture);
-    sheaf_config_release(&config);
 }
 
 TEST(test_pixels__pieces_are_upstreams)
@@ -108,9 +92,6 @@ TEST(test_pixels__pieces_are_upstreams)
         for (size_t r = 0; r < json_array_size(rows); r++)
             check_row_of_pieces(model_dir[m], json_object_get(json_array_get(rows, r), "pictures"),
                                 (int)r, in, info);
-        json_decref(info);
-        if (in != NULL)
-            sheaf__safetensors_close(in);
     }
     assert_true(found > 0);
 }
@@ -122,7 +103,6 @@ static void add_ids(made_tensors *t, int row, const json_t *groups)
 {
     int64_t id[64], most = 0;
     const int64_t n = (int64_t)json_array_size(groups);
-    char name[64];
     for (int64_t g = 0; g < n; g++) {
         const int64_t size = (int64_t)json_array_size(json_array_get(groups, (size_t)g));
         most = size > most ? size : most;
@@ -133,24 +113,18 @@ static void add_ids(made_tensors *t, int row, const json_t *groups)
             const json_t *one = json_array_get(json_array_get(groups, (size_t)g), (size_t)i);
             id[g * most + i] = one == NULL ? -1 : json_integer_value(one);
         }
-    snprintf(name, sizeof name, "temporal_ids.%d", row);
+    const char *name = textf("temporal_ids.%d", row);
     made_add(t, name, SHEAF_I64, 2, (const int64_t[]){ n, most }, id);
 }
 
 /* The images and bounds of row `from` of a file as those of row `to`. */
 static void add_images(made_tensors *t, int to, const sheaf_safetensors *file, int from)
 {
-    char name[64], as[64];
-    snprintf(name, sizeof name, "image_bound.%d", from);
-    snprintf(as, sizeof as, "image_bound.%d", to);
-    made_copy(t, as, file, name);
-    for (int j = 0;; j++) {
-        snprintf(name, sizeof name, "image_%d_%d_chw", from, j);
-        snprintf(as, sizeof as, "image_%d_%d_chw", to, j);
-        if (sheaf__safetensors_find(file, name) == NULL)
-            return;
-        made_copy(t, as, file, name);
-    }
+    const char *name;
+    made_copy(t, textf("image_bound.%d", to), file, textf("image_bound.%d", from));
+    for (int j = 0;
+         name = textf("image_%d_%d_chw", from, j), sheaf__safetensors_find(file, name) != NULL; j++)
+        made_copy(t, textf("image_%d_%d_chw", to, j), file, name);
 }
 
 enum { FIELDS = 3 };
@@ -163,10 +137,9 @@ static void put_row(int64_t *const out[FIELDS], int64_t to, int64_t length,
 {
     for (int f = 0; f < FIELDS; f++) {
         int64_t cols;
-        int64_t *x = integer_rows(file, field[f], &cols);
+        const int64_t *x = integer_rows(file, field[f], &cols);
         for (int64_t i = 0; i < length; i++)
             out[f][to * length + i] = i < cols ? x[from * cols + i] : f == 1 ? -100 : 0;
-        free(x);
     }
 }
 
@@ -182,7 +155,8 @@ static const json_t *groups_of(const json_t *info)
 
 /* The row with frames, of so many positions, and a row with a picture (row `other` of the inputs;
  * -1: none) before it or behind it. */
-static char *make_rows(const char *dir, const json_t *info, int64_t length, int other, bool before)
+static const char *make_rows(const char *dir, const json_t *info, int64_t length, int other,
+                             bool before)
 {
     static int made;
     const int rows = other < 0 ? 1 : 2, video = before ? 1 : 0;
@@ -191,7 +165,7 @@ static char *make_rows(const char *dir, const json_t *info, int64_t length, int 
     made_tensors t = { .count = 0 };
     int64_t *x[FIELDS];
     for (int f = 0; f < FIELDS; f++)
-        x[f] = calloc((size_t)(rows * length), sizeof **x);
+        x[f] = room((size_t)(rows * length) * sizeof **x);
     put_row(x, video, length, frames, 0);
     add_images(&t, video, frames, 0);
     add_ids(&t, video, groups_of(info));
@@ -199,34 +173,29 @@ static char *make_rows(const char *dir, const json_t *info, int64_t length, int 
         put_row(x, 1 - video, length, in, other);
         add_images(&t, 1 - video, in, other);
     }
-    for (int f = 0; f < FIELDS; f++) {
+    for (int f = 0; f < FIELDS; f++)
         made_add(&t, field[f], SHEAF_I64, 2, (const int64_t[]){ rows, length }, x[f]);
-        free(x[f]);
-    }
-    char *path = made_write(&t, at_format("rows%d.safetensors", made++));
-    sheaf__safetensors_close(frames);
-    sheaf__safetensors_close(in);
-    return path;
+    return made_write(&t, at(textf("rows%d.safetensors", made++)));
 }
 
 static void compare_stage(const trial *t, const char *ours, const sheaf_safetensors *want,
                           const char *theirs)
 {
     int64_t n;
-    float *x = values(want, theirs, &n);
+    const float *x = values(want, theirs, &n);
     if (x == NULL)
         fail_msg("no %s", theirs);
     compare(theirs, stage_of(t, ours, n), x, n, 2e-5, 1e-4);
-    free(x);
 }
 
 static void check_video(const char *dir, const char *hf, const json_t *info)
 {
     sheaf_safetensors *want = record_of(dir, "video_outputs.safetensors"),
                       *frames = record_of(dir, "video_inputs.safetensors");
-    char *path = make_rows(dir, info, length_of(frames), -1, false);
+    const char *path = make_rows(dir, info, length_of(frames), -1, false);
     int64_t n, one_loss;
-    float *logits = values(want, "video.logits", &n), *loss = values(want, "video.loss", &one_loss);
+    const float *logits = values(want, "video.logits", &n),
+                *loss = values(want, "video.loss", &one_loss);
     assert_true(logits != NULL && one_loss == 1);
     trial one = run_forward(hf, NULL, path, SHEAF_F32);
     compare(dir, one.logits, logits, n, 2e-5, 1e-4);
@@ -235,11 +204,6 @@ static void check_video(const char *dir, const char *hf, const json_t *info)
     compare_stage(&one, "adapter", want, "video.resampler_out");
     compare_stage(&one, "embedding", want, "video.inputs_embeds");
     release(&one);
-    free(logits);
-    free(loss);
-    free(path);
-    sheaf__safetensors_close(frames);
-    sheaf__safetensors_close(want);
 }
 
 /* The last row of the inputs that has an image; with its logits alone. */
@@ -248,12 +212,10 @@ static int with_picture(const char *dir)
     sheaf_safetensors *in = record_of(dir, "inputs.safetensors");
     int row = -1;
     for (int r = 0; r < 8; r++) {
-        char name[64];
-        snprintf(name, sizeof name, "image_bound.%d", r);
+        const char *name = textf("image_bound.%d", r);
         row = sheaf__safetensors_find(in, name) != NULL ? r : row;
     }
     assert_true(row >= 0);
-    sheaf__safetensors_close(in);
     return row;
 }
 
@@ -262,9 +224,9 @@ static void check_neighbours(const char *dir, const char *hf, const json_t *info
 {
     sheaf_safetensors *in = record_of(dir, "inputs.safetensors");
     const int64_t length = length_of(in);
-    char *alone = make_rows(dir, info, length, -1, false),
-         *behind = make_rows(dir, info, length, with_picture(dir), false),
-         *before = make_rows(dir, info, length, with_picture(dir), true);
+    const char *alone = make_rows(dir, info, length, -1, false),
+               *behind = make_rows(dir, info, length, with_picture(dir), false),
+               *before = make_rows(dir, info, length, with_picture(dir), true);
     trial a = run(hf, NULL, alone, 1, SHEAF_F32, false),
           b = run(hf, NULL, behind, 2, SHEAF_F32, false),
           c = run(hf, NULL, before, 3, SHEAF_F32, false);
@@ -274,18 +236,12 @@ static void check_neighbours(const char *dir, const char *hf, const json_t *info
     CHECK_BYTES("the picture", c.logits, b.logits + row, row * sizeof(float));
     sheaf_safetensors *want = record_of(dir, "outputs.safetensors");
     int64_t n;
-    float *logits = values(want, "logits", &n);
+    const float *logits = values(want, "logits", &n);
     compare("the picture, as alone", c.logits, logits + with_picture(dir) * (int64_t)row,
             (int64_t)row, 2e-5, 1e-4);
-    free(logits);
-    sheaf__safetensors_close(want);
     release(&a);
     release(&b);
     release(&c);
-    free(alone);
-    free(behind);
-    free(before);
-    sheaf__safetensors_close(in);
 }
 
 TEST(test_frames__groups_give_rows_together)
@@ -294,12 +250,10 @@ TEST(test_frames__groups_give_rows_together)
     for (int m = 0; m < models; m++) {
         if (!has_frames(model_dir[m]))
             continue;
-        char *hf = strdup(in_dir(model_dir[m], "hf"));
+        const char *hf = in_dir(model_dir[m], "hf");
         json_t *info = json_of(model_dir[m], "info.json");
         check_video(model_dir[m], hf, info);
         check_neighbours(model_dir[m], hf, info);
-        json_decref(info);
-        free(hf);
         found++;
     }
     assert_true(found > 0);
@@ -321,7 +275,7 @@ static sheaf_status *resample(void *self, sheaf__model *model)
     const sheaf_config *config = &model->schema->config;
     const int64_t patch = config->vit.patch, width = config->vit.hidden, hidden = config->hidden;
     int64_t cols, n, images = 0, patches = 0;
-    int64_t *size = integer_rows(file, "tgt_sizes", &cols);
+    const int64_t *size = integer_rows(file, "tgt_sizes", &cols);
     float *x = values(file, "x", &n);
     const int64_t padded = sheaf__safetensors_find(file, "x")->shape[1];
     sheaf__picture picture[16] = { { .row = 0 } };
@@ -351,7 +305,7 @@ static sheaf_status *resample(void *self, sheaf__model *model)
                  *to = sheaf__resampler_record(model, &model->towers->resampler, tape, &pass, from,
                                                &pictures, SHEAF__GRID_SINCOS);
     const int64_t rows = to->rows;
-    float *got = calloc((size_t)(rows * hidden), sizeof *got);
+    float *got = room((size_t)(rows * hidden) * sizeof *got);
     sink_of(tape, to, NULL, got, hidden, 0);
     CHECK_OK(sheaf__tape_compile(tape, false, false));
     CHECK_OK(sheaf__tape_run(tape));
@@ -359,12 +313,7 @@ static sheaf_status *resample(void *self, sheaf__model *model)
     if (model->context->rank == 0) {
         a->got = got;
         a->rows = rows;
-    } else {
-        free(got);
     }
-    free(size);
-    free(x);
-    sheaf__safetensors_close(file);
     return NULL;
 }
 
@@ -380,39 +329,28 @@ static bool is_late(const json_t *group)
 
 static void check_resampler(const char *dir, const json_t *info)
 {
-    sheaf__opened opened;
-    alone one = { .got = NULL };
-    sheaf_safetensors *file = record_of(dir, "resampler_only.safetensors");
+    const sheaf__opened *opened = opened_of(in_dir(dir, "hf"));
+    const sheaf_safetensors *file = record_of(dir, "resampler_only.safetensors");
+    const float *first = NULL;
     int64_t n;
-    float *want = values(file, "batch", &n);
-    CHECK_OK(sheaf__open_model(&opened,
-                               &(sheaf__open_options){ .model = in_dir(dir, "hf"), .slices = 8 }));
-    const int64_t hidden = opened.config.hidden,
-                  groups = sheaf__safetensors_find(file, "batch")->shape[0];
+    const float *want = values(file, "batch", &n);
+    const int64_t groups = sheaf__safetensors_find(file, "batch")->shape[0];
     for (int ranks = 1; ranks <= 3; ranks++) {
         alone a = { .dir = dir,
                     .groups =
                         json_object_get(json_object_get(info, "resampler_only"), "temporal_ids") };
         CHECK_OK(
-            sheaf__team_run(&opened,
+            sheaf__team_run(opened,
                             &(sheaf__team_options){
                                 .ranks = ranks, .threads = 2, .dtype = SHEAF_F32, .positions = 64 },
                             resample, &a));
-        assert_int_equal(a.rows * hidden, n);
-        if (ranks == 1) {
-            for (int64_t g = 0, size = n / groups; g < groups; g++)
-                compare("resampler", a.got + g * size, want + g * size, size,
-                        is_late(json_array_get(a.groups, (size_t)g)) ? 2e-3 : 2e-5, 1e-4);
-            one = a;
-            continue;
-        }
-        CHECK_BYTES("resampler", a.got, one.got, (size_t)n * sizeof(float));
-        free(a.got);
+        assert_int_equal(a.rows * opened->config.hidden, n);
+        for (int64_t g = 0, size = n / groups; g < groups && ranks == 1; g++)
+            compare("resampler", a.got + g * size, want + g * size, size,
+                    is_late(json_array_get(a.groups, (size_t)g)) ? 2e-3 : 2e-5, 1e-4);
+        first = ranks == 1 ? a.got : first;
+        CHECK_BYTES("resampler", a.got, first, (size_t)n * sizeof(float));
     }
-    free(one.got);
-    free(want);
-    sheaf__opened_close(&opened);
-    sheaf__safetensors_close(file);
 }
 
 TEST(test_resampler__frames_of_unequal_size)
@@ -421,12 +359,10 @@ TEST(test_resampler__frames_of_unequal_size)
     for (int m = 0; m < models; m++) {
         if (!exists(in_dir(model_dir[m], "resampler_only.safetensors")))
             continue;
-        json_t *info = json_of(model_dir[m], "info.json");
-        check_resampler(model_dir[m], info);
-        json_decref(info);
+        check_resampler(model_dir[m], json_of(model_dir[m], "info.json"));
         found++;
     }
     assert_true(found > 0);
 }
 
-FIXTURE(find_families, forget_models);
+FIXTURE(find_families, remove_scratch);

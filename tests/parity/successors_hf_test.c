@@ -12,12 +12,10 @@
 #include "tests/parity/pieces.h"
 
 #include "checkpoint/merge/merge.h"
-#include "infer/generate.h"
-#include "models/team.h"
+#include "tests/parity/generated.h"
+#include "tests/parity/trained.h"
 #include "tests/recordings.h"
-#include "train/train.h"
 
-enum { MOST_CASES = 16, MOST_IDS = 512 };
 static const int few_ranks[] = { 1, 2, 3 };
 
 static int find_families(void **state)
@@ -46,52 +44,42 @@ static void compare_rows(const char *what, const float *x, const float *want, in
 static void compare_hidden(const trial *t, const char *hf, const sheaf_safetensors *want,
                            const int64_t *mask, int64_t positions)
 {
-    sheaf_config config;
-    CHECK_OK(sheaf_config_read(&config, in_dir(hf, "config.json")));
-    for (int64_t k = 0; k <= config.layers; k++) {
-        char theirs[32], ours[32];
-        snprintf(theirs, sizeof theirs, "hidden_states.%d", (int)k);
-        snprintf(ours, sizeof ours, "mlp%d", (int)k - 1);
-        const char *stage = k == 0 ? "embedding" : k == config.layers ? "final_norm" : ours;
+    const int64_t layers = config_of(hf, "config.json")->layers;
+    for (int64_t k = 0; k <= layers; k++) {
+        const char *theirs = textf("hidden_states.%d", (int)k),
+                   *stage = k == 0        ? "embedding"
+                            : k == layers ? "final_norm"
+                                          : textf("mlp%d", (int)k - 1);
         int64_t n;
-        float *x = values(want, theirs, &n);
-        if (x == NULL)
-            continue;
-        compare_rows(theirs, stage_of(t, stage, n), x, n, mask, positions);
-        free(x);
+        const float *x = values(want, theirs, &n);
+        if (x != NULL)
+            compare_rows(theirs, stage_of(t, stage, n), x, n, mask, positions);
     }
-    sheaf_config_release(&config);
 }
 
 static void check_forward(const char *dir, const char *hf)
 {
-    char *inputs = strdup(in_dir(dir, "inputs.safetensors"));
+    const char *inputs = in_dir(dir, "inputs.safetensors");
     sheaf_safetensors *in = record_of(dir, "inputs.safetensors"),
                       *want = record_of(dir, "outputs.safetensors");
     int64_t n, one_loss, *mask = integers(in, "attention_mask");
     const sheaf_safetensors_entry *ids = sheaf__safetensors_find(in, "input_ids");
     const int64_t positions = ids->shape[0] * ids->shape[1];
-    float *logits = values(want, "logits", &n), *loss = values(want, "loss", &one_loss);
+    const float *logits = values(want, "logits", &n), *loss = values(want, "loss", &one_loss);
     assert_true(logits != NULL && one_loss == 1);
     trial one = run_forward(hf, NULL, inputs, SHEAF_F32);
     compare_rows(dir, one.logits, logits, n, mask, positions);
     CHECK_NEAR(dir, one.loss, (double)loss[0], 1e-5);
     compare_hidden(&one, hf, want, mask, positions);
     release(&one);
-    free(logits);
-    free(loss);
-    free(mask);
-    free(inputs);
-    sheaf__safetensors_close(in);
-    sheaf__safetensors_close(want);
 }
 
 /* The model with another config, in a folder of links. */
-static char *linked(const char *dir, const char *config)
+static const char *linked(const char *dir, const char *config)
 {
     char **names;
     int64_t count;
-    char *made = strdup(at("other_config")), *hf = realpath(in_dir(dir, "hf"), NULL);
+    const char *made = at("other_config"), *hf = kept(realpath(in_dir(dir, "hf"), NULL), free);
     CHECK_OK(sheaf__remove_tree(made));
     CHECK_OK(sheaf__make_dirs(made));
     CHECK_OK(sheaf__list_dir(&names, &count, hf));
@@ -99,60 +87,42 @@ static char *linked(const char *dir, const char *config)
         if (strcmp(names[i], "config.json") != 0)
             assert_int_equal(symlink(in_dir(hf, names[i]), in_dir(made, names[i])), 0);
     sheaf__names_free(names, count);
-    char *text;
-    size_t size;
-    CHECK_OK(sheaf__file_read_all(&text, &size, config, 1 << 20));
-    CHECK_OK(sheaf__file_write_whole(in_dir(made, "config.json"), text, size));
-    free(text);
-    free(hf);
+    copy_file(in_dir(made, "config.json"), config);
     return made;
 }
 
 TEST(test_forward__logits_loss_and_hidden_states)
 {
     for (int m = 0; m < models; m++) {
-        char *hf = strdup(in_dir(model_dir[m], "hf")),
-             *older = strdup(in_dir(model_dir[m], "config_4x_style.json"));
+        const char *hf = in_dir(model_dir[m], "hf"),
+                   *older = in_dir(model_dir[m], "config_4x_style.json");
         check_forward(model_dir[m], hf);
-        if (exists(older)) {
-            char *made = linked(model_dir[m], older);
-            check_forward(model_dir[m], made);
-            free(made);
-        }
-        free(hf);
-        free(older);
+        if (exists(older))
+            check_forward(model_dir[m], linked(model_dir[m], older));
     }
 }
 
 /* ---- gradients ---- */
 
-/* Where the program that was recorded holds a tensor of the files: in the tensor `name`, from
- * element `at` on. */
-typedef struct place {
-    char name[256];
-    int64_t at;
-} place;
-
-/* transformers 5 holds all experts of a layer in two tensors, gate above up. */
-static place in_memory(const char *name, int64_t numel)
+/* Where the program that was recorded holds a tensor of the files: its name, and from which element
+ * on. transformers 5 holds all experts of a layer in two tensors, gate above up. */
+static const char *in_memory(const char *name, int64_t numel, int64_t *at)
 {
-    place p = { .at = 0 };
-    const char *experts = strstr(name, ".mlp.experts.");
-    if (experts == NULL) {
-        snprintf(p.name, sizeof p.name, "%s", name);
-        return p;
-    }
-    const int64_t expert = atoi(experts + strlen(".mlp.experts."));
+    static const char mark[] = ".mlp.experts.";
+    const char *experts = strstr(name, mark);
+    *at = 0;
+    if (experts == NULL)
+        return name;
+    const int64_t expert = atoi(experts + sizeof mark - 1);
     const bool down = strstr(experts, "down_proj") != NULL, up = strstr(experts, "up_proj") != NULL;
-    snprintf(p.name, sizeof p.name, "%.*s.mlp.experts.%s", (int)(experts - name), name,
-             down ? "down_proj" : "gate_up_proj");
-    p.at = numel * (down ? expert : 2 * expert + up);
-    return p;
+    *at = numel * (down ? expert : 2 * expert + up);
+    return textf("%.*s%s%s", (int)(experts - name), name, mark,
+                 down ? "down_proj" : "gate_up_proj");
 }
 
 /* d loss / d tensor as it was recorded, and the norms of all. A tensor of the recorded program may
  * hold several of ours. */
-static void compare_gradients(const trial *t, const char *dir)
+static void check_gradients(const trial *t, const char *dir)
 {
     sheaf_safetensors *want = record_of(dir, "grads.safetensors");
     json_t *info = json_of(dir, "info.json");
@@ -164,87 +134,64 @@ static void compare_gradients(const trial *t, const char *dir)
     {
         int64_t n = 0, found = 0;
         double squares = 0;
-        float *x = values(want, name, &n);
+        const float *x = values(want, name, &n);
         const double largest = largest_of(x, n);
         for (int i = 0; i < t->trained; i++) {
-            const place p = in_memory(t->name[i], t->numel[i]);
-            if (strcmp(p.name, name) != 0)
+            int64_t at;
+            if (strcmp(in_memory(t->name[i], t->numel[i], &at), name) != 0)
                 continue;
             squares += pow(norm_of(t->grad[i], t->numel[i]), 2);
             found += t->numel[i];
-            assert_true(x == NULL || p.at + t->numel[i] <= n);
+            assert_true(x == NULL || at + t->numel[i] <= n);
             for (int64_t k = 0; k < t->numel[i] && x != NULL; k++)
-                CHECK_NEAR(name, t->grad[i][k], x[p.at + k], 1e-4 * largest);
+                CHECK_NEAR(name, t->grad[i][k], x[at + k], 1e-4 * largest);
         }
         assert_true(x == NULL || found == n);
         const double told = json_number_value(norm);
         if (found == 0 && told != 0)
             fail_msg("%s: no gradient", name);
         CHECK_NEAR(name, sqrt(squares), told, 1e-4 * told + 1e-6);
-        free(x);
     }
-    for (int i = 0; i < t->trained; i++)
-        if (json_object_get(norms, in_memory(t->name[i], t->numel[i]).name) == NULL)
+    for (int i = 0; i < t->trained; i++) {
+        int64_t at;
+        if (json_object_get(norms, in_memory(t->name[i], t->numel[i], &at)) == NULL)
             fail_msg("%s: trained here, not there", t->name[i]);
-    json_decref(info);
-    sheaf__safetensors_close(want);
+    }
 }
 
 TEST(test_gradients__of_all_tensors)
 {
     for (int m = 0; m < models; m++) {
-        char *inputs = strdup(in_dir(model_dir[m], "inputs.safetensors")),
-             *hf = strdup(in_dir(model_dir[m], "hf"));
+        const char *inputs = in_dir(model_dir[m], "inputs.safetensors"),
+                   *hf = in_dir(model_dir[m], "hf");
         trial one = run_backward(hf, NULL, inputs, ranks_to_try, ARRAY_LEN(ranks_to_try));
-        compare_gradients(&one, model_dir[m]);
+        check_gradients(&one, model_dir[m]);
         release(&one);
-        free(inputs);
-        free(hf);
     }
 }
 
 /* ---- the router's own loss ---- */
 
-/* The model's config with output_router_logits, in a file; malloc'd. */
-static char *routed_config(const char *dir)
+/* The model with output_router_logits. */
+static void check_routed(const char *dir)
 {
-    char *path = strdup(at("routed.json"));
+    const char *path = at("routed.json"), *inputs = in_dir(dir, "inputs.safetensors");
+    const sheaf_safetensors *want = record_of(dir, "grads_with_aux_loss.safetensors");
     json_t *config = json_of(dir, "hf/config.json");
     json_object_set_new(config, "output_router_logits", json_true());
     assert_int_equal(json_dump_file(config, path, 0), 0);
-    json_decref(config);
-    return path;
-}
-
-static void check_routed(const char *dir)
-{
-    char *config = routed_config(dir), *made = linked(dir, config),
-         *inputs = strdup(in_dir(dir, "inputs.safetensors"));
-    sheaf_safetensors *want = record_of(dir, "grads_with_aux_loss.safetensors");
-    json_t *info = json_of(dir, "info.json");
-    const double loss = json_number_value(
-        json_object_get(json_object_get(info, "router"), "loss_with_output_router_logits"));
+    const char *made = linked(dir, path);
     trial one = run_backward(made, NULL, inputs, ranks_to_try, ARRAY_LEN(ranks_to_try)),
           seen = run_forward(made, NULL, inputs, SHEAF_F32);
-    CHECK_NEAR(dir, seen.loss, loss, 1e-5);
+    CHECK_NEAR(dir, seen.loss,
+               number_in(json_object_get(json_of(dir, "info.json"), "router"),
+                         "loss_with_output_router_logits"),
+               1e-5);
     CHECK_BYTES(dir, &one.loss, &seen.loss, sizeof seen.loss);
+    assert_int_equal(compare_gradients(&one, want, "", (tolerance){ .largest = 1e-4 }),
+                     want->header.count);
     release(&seen);
-    int64_t compared = 0;
-    for (int i = 0; i < one.trained; i++) {
-        int64_t n;
-        float *x = values(want, one.name[i], &n);
-        if (x != NULL)
-            compare(one.name[i], one.grad[i], x, n, 1e-4 * largest_of(x, n), 0);
-        compared += x != NULL;
-        free(x);
-    }
-    assert_int_equal(compared, want->header.count);
     release(&one);
-    json_decref(info);
-    sheaf__safetensors_close(want);
-    free(config);
-    free(made);
-    free(inputs);
 }
 
 TEST(test_router__loss_and_gradients)
@@ -273,9 +220,7 @@ typedef struct batches {
 static const sheaf_safetensors_entry *of_step(const sheaf_safetensors *file, int64_t step,
                                               const char *field)
 {
-    char name[96];
-    snprintf(name, sizeof name, "step%d.%s", (int)step, field);
-    return sheaf__safetensors_find(file, name);
+    return sheaf__safetensors_find(file, textf("step%d.%s", (int)step, field));
 }
 
 static int64_t behind(const char *field)
@@ -306,16 +251,15 @@ static batches read_batches(const char *dir, const sheaf_safetensors *file)
     for (size_t f = 0; f < ARRAY_LEN(all) - !shows(file); f++) {
         if (of_step(file, 0, all[f]) == NULL)
             continue;
-        int64_t *x = malloc((size_t)(b.steps * b.rows * b.length) * sizeof *x);
+        int64_t *x = room((size_t)(b.steps * b.rows * b.length) * sizeof *x);
         for (int64_t i = 0; i < b.steps * b.rows * b.length; i++)
             x[i] = behind(all[f]);
         for (int64_t s = 0; s < b.steps; s++) {
             int64_t cols;
             e = of_step(file, s, all[f]);
-            int64_t *from = integer_rows(file, e->name, &cols);
+            const int64_t *from = integer_rows(file, e->name, &cols);
             for (int64_t r = 0; r < e->shape[0]; r++)
                 memcpy(x + (s * b.rows + r) * b.length, from + r * cols, (size_t)cols * sizeof *x);
-            free(from);
         }
         b.field[b.fields] = all[f];
         b.value[b.fields++] = x;
@@ -328,30 +272,19 @@ static batches read_batches(const char *dir, const sheaf_safetensors *file)
 static void add_pictures(made_tensors *t, const batches *b, const sheaf_safetensors *file,
                          int64_t step, int64_t r, int64_t to)
 {
-    char name[64];
-    snprintf(name, sizeof name, "pictures.%d", (int)r);
-    const sheaf_safetensors_entry *e = of_step(file, step, name);
+    const sheaf_safetensors_entry *e = of_step(file, step, textf("pictures.%d", (int)r));
     if (e == NULL)
         return;
-    int64_t cols;
-    int64_t *number = integer_rows(file, e->name, &cols);
-    sheaf_config config;
-    CHECK_OK(sheaf_config_read(&config, in_dir(b->dir, "hf/config.json")));
-    pieces p = pieces_of(b->dir, &config, number, e->shape[0]);
-    snprintf(name, sizeof name, "image_bound.%d", (int)r);
-    e = of_step(file, step, name);
+    const pieces p = pieces_of(b->dir, config_of(b->dir, "hf/config.json"), integers(file, e->name),
+                               e->shape[0]);
+    e = of_step(file, step, textf("image_bound.%d", (int)r));
     assert_int_equal(e->shape[0], p.n);
-    snprintf(name, sizeof name, "image_bound.%d", (int)to);
-    made_copy(t, name, file, e->name);
+    made_copy(t, textf("image_bound.%d", (int)to), file, e->name);
     for (int64_t j = 0; j < p.n; j++) {
         const sheaf__view *view = &p.picture[j].of[0];
-        snprintf(name, sizeof name, "image_%d_%d_chw", (int)to, (int)j);
-        made_add(t, name, SHEAF_F32, 3, (const int64_t[]){ 3, view->height, view->width },
-                 view->pixels);
+        made_add(t, textf("image_%d_%d_chw", (int)to, (int)j), SHEAF_F32, 3,
+                 (const int64_t[]){ 3, view->height, view->width }, view->pixels);
     }
-    sheaf_config_release(&config);
-    free(p.picture);
-    free(number);
 }
 
 /* Pictures of inputs.safetensors by number, as patches and grids. */
@@ -359,8 +292,9 @@ static void add_grids(made_tensors *t, const char *dir, const int64_t *number, i
 {
     sheaf_safetensors *inputs = record_of(dir, "inputs.safetensors");
     int64_t n, three, patches = 0, grids[64][3];
-    float *all = values(inputs, "pixel_values", &n), *some = malloc((size_t)count * (size_t)n * 4);
-    int64_t *grid = integer_rows(inputs, "image_grid_thw", &three);
+    const float *all = values(inputs, "pixel_values", &n);
+    float *some = room((size_t)count * (size_t)n * sizeof *some);
+    const int64_t *grid = integer_rows(inputs, "image_grid_thw", &three);
     const int64_t width = sheaf__safetensors_find(inputs, "pixel_values")->shape[1];
     assert_true(three == 3 && count > 0 && count <= 64);
     for (int64_t i = 0; i < count; i++) {
@@ -374,10 +308,6 @@ static void add_grids(made_tensors *t, const char *dir, const int64_t *number, i
     }
     made_add(t, "pixel_values", SHEAF_F32, 2, (const int64_t[]){ patches, width }, some);
     made_add(t, "image_grid_thw", SHEAF_I64, 2, (const int64_t[]){ count, 3 }, grids);
-    free(all);
-    free(some);
-    free(grid);
-    sheaf__safetensors_close(inputs);
 }
 
 /* The numbers of all pictures of the first steps, where a step lists them; 0: none. */
@@ -389,13 +319,12 @@ static int64_t listed_pictures(int64_t number[64], const sheaf_safetensors *file
         int64_t *some = e == NULL ? NULL : integers(file, e->name);
         for (int64_t i = 0; e != NULL && i < e->shape[0] && n < 64; i++)
             number[n++] = some[i];
-        free(some);
     }
     return n;
 }
 
 /* A data file of the first `steps` steps. */
-static char *write_batches(const batches *b, const char *name, int64_t steps)
+static const char *write_batches(const batches *b, const char *name, int64_t steps)
 {
     made_tensors t = { .count = 0 };
     sheaf_safetensors *file = record_of(b->dir, "lora/batches.safetensors");
@@ -408,14 +337,7 @@ static char *write_batches(const batches *b, const char *name, int64_t steps)
     const int64_t listed = listed_pictures(number, file, steps);
     if (listed > 0)
         add_grids(&t, b->dir, number, listed);
-    sheaf__safetensors_close(file);
     return made_write(&t, at(name));
-}
-
-static void release_batches(batches *b)
-{
-    for (int f = 0; f < b->fields; f++)
-        free(b->value[f]);
 }
 
 /* Of a run, and what noise may do to its steps behind the first. */
@@ -448,150 +370,83 @@ static void on_event(void *self, const sheaf_event *event)
     run->recorded.tolerance = 3e-5 + run->noise;
 }
 
-static void train(const char *dir, const char *lora, const batches *b, const char *data, int ranks,
-                  const char *out)
+/* Its adapter. */
+static const char *train(const char *dir, const char *lora, const batches *b, const char *data,
+                         int ranks)
 {
-    char *hf = strdup(in_dir(dir, "hf")), *init = strdup(in_dir(lora, "adapter_init"));
-    json_t *log = json_of(lora, "log.json");
-    const json_t *optimizer = json_object_get(log, "optimizer"),
-                 *steps = json_object_get(log, "steps");
+    static int runs;
+    const json_t *log = json_of(lora, "log.json"), *steps = json_object_get(log, "steps");
     assert_string_equal(json_string_value(json_object_get(log, "schedule")), "constant");
     assert_int_equal(json_array_size(steps), b->steps);
-    sheaf_train_options o;
-    sheaf_train_options_default(&o);
-    o.model = hf;
+    sheaf_train_options o = adamw_options(json_object_get(log, "optimizer"));
+    o.model = in_dir(dir, "hf");
     o.data = data;
-    o.out = out;
-    o.adapter = init;
+    o.out = at(textf("run%d", runs++));
+    o.adapter = in_dir(lora, "adapter_init");
     o.tp = ranks;
-    o.threads = 2;
     o.steps = b->steps;
     o.micro_batch = b->rows;
-    o.shuffle = false;
-    o.lr = json_number_value(json_object_get(optimizer, "lr"));
-    o.beta1 = json_number_value(json_array_get(json_object_get(optimizer, "betas"), 0));
-    o.beta2 = json_number_value(json_array_get(json_object_get(optimizer, "betas"), 1));
-    o.eps = json_number_value(json_object_get(optimizer, "eps"));
-    o.weight_decay = json_number_value(json_object_get(optimizer, "weight_decay"));
     o.clip = json_number_value(json_object_get(log, "max_grad_norm"));
-    o.schedule = SHEAF_SCHEDULE_CONSTANT;
-    o.dtype = SHEAF_F32;
     steps_of_run t = { { steps, 3e-5, 0 }, is_of_noise(dir) ? 0.0165 * 2 * 0.01 : 0 };
-    sheaf_train_result result;
-    CHECK_OK(sheaf_train(&result, &o, "", "",
-                         &(sheaf_train_hooks){ .events = &(sheaf_events){ on_event, &t } }));
+    train_as(&o, on_event, &t);
     assert_int_equal(t.recorded.seen, (int)b->steps);
-    sheaf_train_result_release(&result);
-    json_decref(log);
-    free(hf);
-    free(init);
-}
-
-/* Every factor of `want` in the adapter of a run, within a tolerance, but one in a thousand, or in
- * 200 where one number was of noise; 0: the same bytes, and nothing else there. */
-static void compare_adapters(const char *got_dir, const char *want_dir, double tolerance,
-                             bool of_noise)
-{
-    sheaf_safetensors *got = record_of(got_dir, "adapter_model.safetensors"),
-                      *want = record_of(want_dir, "adapter_model.safetensors");
-    int64_t all = 0, beyond = 0;
-    assert_int_equal(got->header.count, want->header.count);
-    for (int64_t i = 0; i < want->header.count; i++) {
-        const char *name = want->header.entry[i].name;
-        int64_t n, m;
-        float *x = values(want, name, &n), *y = values(got, name, &m);
-        if (y == NULL || n != m)
-            fail_msg("%s: not in %s, or of another size", name, got_dir);
-        for (int64_t k = 0; k < n && tolerance > 0; k++) {
-            CHECK_NEAR(name, y[k], x[k], of_noise ? 0.02 : 0.01);
-            beyond += !(fabs((double)y[k] - (double)x[k]) <= tolerance);
-        }
-        all += n;
-        if (tolerance == 0)
-            CHECK_BYTES(name, y, x, (size_t)n * sizeof *x);
-        free(x);
-        free(y);
-    }
-    if (beyond * (of_noise ? 200 : 1000) > all)
-        fail_msg("%s: %" PRId64 " of %" PRId64 " numbers differ by more than %g", got_dir, beyond,
-                 all, tolerance);
-    sheaf__safetensors_close(got);
-    sheaf__safetensors_close(want);
+    return in_dir(o.out, "adapter/adapter_model.safetensors");
 }
 
 /* The base with the adapter merged into it. */
-static char *merge(const char *dir, const char *adapter)
+static const char *merge(const char *dir, const char *adapter)
 {
-    char *base = strdup(in_dir(dir, "hf")), *out = strdup(at("merged"));
+    const char *base = in_dir(dir, "hf"), *out = at("merged");
     sheaf_weights_merge_report report;
     CHECK_OK(sheaf__remove_tree(out));
     CHECK_OK(sheaf_merge(
         &report,
         &(sheaf_weights_merge_options){
             .base = base, .adapters = &adapter, .nadapters = 1, .dst = out, .threads = 2 }));
-    free(base);
     return out;
 }
 
 /* Logits of the first batch with the recorded adapter, and with it merged. */
 static void check_adapted(const char *dir, const char *lora, const batches *b)
 {
-    char *hf = strdup(in_dir(dir, "hf")), *final = strdup(in_dir(lora, "adapter_final")),
-         *data = write_batches(b, "first_batch.safetensors", 1);
-    sheaf_safetensors *in = record_of(dir, "lora/batches.safetensors"),
-                      *want = record_of(lora, "logits_final.safetensors");
+    const char *final = in_dir(lora, "adapter_final"),
+               *data = write_batches(b, "first_batch.safetensors", 1), *merged = merge(dir, final);
+    const sheaf_safetensors *in = record_of(dir, "lora/batches.safetensors");
     const sheaf_safetensors_entry *ids = of_step(in, 0, "input_ids"),
                                   *masked = of_step(in, 0, "attention_mask");
-    const int64_t rows = ids->shape[0], length = ids->shape[1];
-    int64_t n, *mask = masked == NULL ? NULL : integers(in, masked->name);
-    float *logits = values(want, "logits", &n);
-    char *merged = merge(dir, final);
+    const int64_t rows = ids->shape[0], length = ids->shape[1],
+                  *mask = masked == NULL ? NULL : integers(in, masked->name);
+    int64_t n;
+    const float *logits = values(record_of(lora, "logits_final.safetensors"), "logits", &n);
     for (size_t r = 0; r <= ARRAY_LEN(few_ranks); r++) {
         const bool last = r == ARRAY_LEN(few_ranks);
-        trial t = run(last ? merged : hf, last ? NULL : final, data, last ? 1 : few_ranks[r],
-                      SHEAF_F32, false);
+        trial t = run(last ? merged : in_dir(dir, "hf"), last ? NULL : final, data,
+                      last ? 1 : few_ranks[r], SHEAF_F32, false);
         const int64_t vocab = n / (rows * length);
         for (int64_t row = 0; row < rows; row++)
             compare_rows(lora, t.logits + row * b->length * vocab, logits + row * length * vocab,
                          length * vocab, mask == NULL ? NULL : mask + row * length, length);
         release(&t);
     }
-    free(merged);
-    free(hf);
-    free(final);
-    free(data);
-    free(mask);
-    free(logits);
-    sheaf__safetensors_close(in);
-    sheaf__safetensors_close(want);
 }
 
+/* Every factor is as recorded, but one number in a thousand, or in 200 where one was of noise. */
 static void check_lora(const char *dir, const char *name)
 {
-    char *lora = strdup(in_dir(dir, name)), *first = NULL;
-    sheaf_safetensors *in = record_of(dir, "lora/batches.safetensors");
-    batches b = read_batches(dir, in);
-    char *data = write_batches(&b, "batches.safetensors", b.steps);
+    const char *lora = in_dir(dir, name), *first = NULL;
+    const batches b = read_batches(dir, record_of(dir, "lora/batches.safetensors"));
+    const char *data = write_batches(&b, "batches.safetensors", b.steps);
+    const bool noise = is_of_noise(dir);
     check_adapted(dir, lora, &b);
-    static int runs;
     for (size_t r = 0; r < ARRAY_LEN(few_ranks); r++) {
-        char *out = strdup(at_format("run%d", runs++)), *adapter = strdup(in_dir(out, "adapter"));
-        train(dir, lora, &b, data, few_ranks[r], out);
+        const char *adapter = train(dir, lora, &b, data, few_ranks[r]);
         if (r == 0)
-            compare_adapters(adapter, in_dir(lora, "adapter_final"), 1e-4, is_of_noise(dir));
+            compare_nearly(adapter, in_dir(lora, "adapter_final/adapter_model.safetensors"), 1e-4,
+                           noise ? 0.02 : 0.01, noise ? 200 : 1000);
         else
-            compare_adapters(adapter, first, 0, false);
-        free(out);
-        if (r == 0)
-            first = adapter;
-        else
-            free(adapter);
+            each_pair(adapter, first, check_near, NULL);
+        first = adapter;
     }
-    release_batches(&b);
-    sheaf__safetensors_close(in);
-    free(data);
-    free(first);
-    free(lora);
 }
 
 TEST(test_lora__runs_as_recorded)
@@ -609,194 +464,143 @@ TEST(test_lora__runs_as_recorded)
 
 /* ---- greedy tokens ---- */
 
-typedef struct generation {
-    sheaf__prompt prompt[MOST_CASES];
-    pieces seen[MOST_CASES];
-    uint8_t embed[MOST_CASES][MOST_IDS], expert[MOST_CASES][MOST_IDS];
-    int32_t ids[MOST_CASES][MOST_IDS], found[MOST_CASES][MOST_IDS];
-    sheaf__continuation out[MOST_CASES];
-    int64_t count, max_new;
-} generation;
-
-static sheaf_status *generate_rank(void *self, sheaf__model *model)
-{
-    generation *g = self;
-    int32_t buffer[MOST_CASES][MOST_IDS];
-    sheaf__continuation own[MOST_CASES];
-    for (int i = 0; i < MOST_CASES; i++)
-        own[i] = (sheaf__continuation){ buffer[i], 0 };
-    return sheaf__generate(
-        model->context->rank == 0 ? g->out : own, model, g->prompt, g->count,
-        &(sheaf__generate_options){
-            .sampling = { .greedy = true, .temperature = 1, .top_p = 1, .repetition_penalty = 1 },
-            .max_new = g->max_new,
-            .batch = MOST_CASES });
-}
-
 /* The id that stands for the rows of pictures, by the first bound of the inputs. */
 static int64_t row_id(const char *dir)
 {
     sheaf_safetensors *in = record_of(dir, "inputs.safetensors");
     int64_t cols, id = -1;
-    int64_t *ids = integer_rows(in, "input_ids", &cols);
+    const int64_t *ids = integer_rows(in, "input_ids", &cols);
     for (int r = 0; r < 8 && id < 0; r++) {
-        char name[64];
         int64_t two;
-        snprintf(name, sizeof name, "image_bound.%d", r);
+        const char *name = textf("image_bound.%d", r);
         if (sheaf__safetensors_find(in, name) == NULL)
             continue;
-        int64_t *bound = integer_rows(in, name, &two);
+        const int64_t *bound = integer_rows(in, name, &two);
         id = ids[r * cols + bound[0]];
-        free(bound);
     }
-    free(ids);
-    sheaf__safetensors_close(in);
     return id;
 }
 
-/* Pictures that were recorded as patches, as a run reads them for the ids of prompt i. */
-static pieces patched(const generation *g, int64_t i, const char *dir, const sheaf_config *config,
+/* Pictures that were recorded as patches, as a run reads them for these ids. */
+static pieces patched(const int64_t *ids, int64_t n, const char *dir, const sheaf_config *config,
                       const int64_t *number, int64_t count)
 {
-    const int64_t n = g->prompt[i].n, row = 0;
-    int64_t ids[MOST_IDS];
+    const int64_t row = 0;
     made_tensors t = { .count = 0 };
     sheaf_data *data;
     sheaf__tower tower[SHEAF__MOST_TOWERS];
+    sheaf__picture like[16] = { 0 };
     const int towers = sheaf__towers_of(tower, config);
-    for (int64_t k = 0; k < n; k++)
-        ids[k] = g->ids[i][k];
     made_add(&t, "input_ids", SHEAF_I64, 2, (const int64_t[]){ 1, n }, ids);
     add_grids(&t, dir, number, count);
-    char *path = made_write(&t, at("prompt.safetensors"));
-    CHECK_OK(
-        sheaf_data_open(&data, path, &(sheaf_data_options){ .config = config, .prompts = true }));
+    CHECK_OK(sheaf_data_open(&data, made_write(&t, at("prompt.safetensors")),
+                             &(sheaf_data_options){ .config = config, .prompts = true }));
     assert_int_equal(sheaf_data_images(data, &row, 1).pictures.images, count);
-    sheaf__picture *like = calloc((size_t)count, sizeof *like);
     sheaf_data_row_sizes(like, count, data, row);
-    pieces p = { sheaf__picture_room_like(like, count, tower, towers), count };
+    const pieces p = { kept(sheaf__picture_room_like(like, count, tower, towers), free), count };
     CHECK_OK(sheaf_data_row_pixels(p.picture, count, data, row));
     sheaf_data_close(data);
-    free(like);
-    free(path);
     return p;
 }
 
-static void add_prompt(generation *g, const json_t *one, const char *dir,
-                       const sheaf_config *config)
+static sheaf__prompt prompt_of(const json_t *one, const char *dir, const sheaf_config *config)
 {
-    const json_t *ids = json_object_get(one, "prompt");
-    const int64_t n = (int64_t)json_array_size(ids), i = g->count++;
-    assert_true(i < MOST_CASES && n <= MOST_IDS);
-    int64_t number[16];
+    const json_t *list = json_object_get(one, "prompt");
+    const int64_t n = (int64_t)json_array_size(list);
+    int64_t number[16], *ids = room((size_t)n * sizeof *ids);
+    int32_t *id = room((size_t)n * sizeof *id);
+    uint8_t *embed = room((size_t)n);
     const int64_t pictures = picture_numbers(number, json_object_get(one, "pictures")),
                   row = pictures == 0                   ? -1
                         : config->image_mark.patch >= 0 ? config->image_mark.patch
                                                         : row_id(dir);
     for (int64_t k = 0; k < n; k++) {
-        g->ids[i][k] = (int32_t)json_integer_value(json_array_get(ids, (size_t)k));
-        g->embed[i][k] = g->ids[i][k] == row;
+        id[k] = (int32_t)(ids[k] = json_integer_value(json_array_get(list, (size_t)k)));
+        embed[k] = id[k] == row;
     }
-    g->prompt[i] = (sheaf__prompt){ g->ids[i], n };
-    if (pictures > 0) {
-        const bool grids = sheaf__family_for(config)->image.file == SHEAF__IMAGES_GRID;
-        g->seen[i] = grids ? patched(g, i, dir, config, number, pictures)
-                           : pieces_of(dir, config, number, pictures);
-        g->prompt[i].embed = g->embed[i];
-        g->prompt[i].expert = g->expert[i];
-        g->prompt[i].picture = g->seen[i].picture;
-        g->prompt[i].pictures = g->seen[i].n;
+    if (pictures == 0)
+        return (sheaf__prompt){ id, n };
+    const bool grids = sheaf__family_for(config)->image.file == SHEAF__IMAGES_GRID;
+    const pieces seen = grids ? patched(ids, n, dir, config, number, pictures)
+                              : pieces_of(dir, config, number, pictures);
+    return (sheaf__prompt){ .ids = id,
+                            .n = n,
+                            .embed = embed,
+                            .expert = room((size_t)n),
+                            .picture = seen.picture,
+                            .pictures = seen.n };
+}
+
+/* The cases from one to another. */
+static void check_generation(const sheaf__opened *opened, const sheaf__prompt *prompt,
+                             const json_t *cases, int64_t from, int64_t to, int ranks)
+{
+    answers a = { .prompt = prompt + from, .count = to - from };
+    const json_t *last = json_array_get(cases, (size_t)to - 1);
+    a.how.max_new = (int64_t)json_array_size(json_object_get(last, "tokens"));
+    answer(&a, opened, ranks, MOST_IDS);
+    for (int64_t i = from; i < to; i++) {
+        const json_t *want = json_object_get(json_array_get(cases, (size_t)i), "tokens");
+        assert_int_equal(a.out[i - from].n, json_array_size(want));
+        for (int64_t k = 0; k < a.out[i - from].n; k++)
+            assert_int_equal(a.ids[i - from][k],
+                             json_integer_value(json_array_get(want, (size_t)k)));
     }
-    g->out[i] = (sheaf__continuation){ g->found[i], 0 };
-    g->max_new = (int64_t)json_array_size(json_object_get(one, "tokens"));
 }
 
 /* Each prompt alone, and all together: recorded batches of them gave each its own tokens. */
-static void check_generation(const sheaf__opened *opened, const char *dir, const json_t *cases,
-                             int64_t from, int64_t to, int ranks)
-{
-    generation *g = calloc(1, sizeof *g);
-    for (int64_t i = from; i < to; i++)
-        add_prompt(g, json_array_get(cases, (size_t)i), dir, &opened->config);
-    CHECK_OK(sheaf__team_run(
-        opened,
-        &(sheaf__team_options){
-            .ranks = ranks, .threads = 2, .dtype = SHEAF_F32, .positions = MOST_IDS },
-        generate_rank, g));
-    for (int64_t i = 0; i < g->count; i++) {
-        const json_t *want = json_object_get(json_array_get(cases, (size_t)(from + i)), "tokens");
-        assert_int_equal(g->out[i].n, json_array_size(want));
-        for (int64_t k = 0; k < g->out[i].n; k++)
-            assert_int_equal(g->found[i][k], json_integer_value(json_array_get(want, (size_t)k)));
-        free(g->seen[i].picture);
-    }
-    free(g);
-}
-
 TEST(test_generation__greedy_tokens)
 {
     for (int m = 0; m < models; m++) {
-        sheaf__opened opened;
-        json_t *cases = json_of(model_dir[m], "generation.json");
-        int64_t alone = 0;
-        while (json_object_get(json_array_get(cases, (size_t)alone), "prompt") != NULL)
-            alone++;
-        assert_true(alone > 0);
-        CHECK_OK(sheaf__open_model(
-            &opened, &(sheaf__open_options){ .model = in_dir(model_dir[m], "hf"), .slices = 8 }));
-        for (size_t r = 0; r < ARRAY_LEN(few_ranks); r++) {
-            for (int64_t i = 0; i < alone; i++)
-                check_generation(&opened, model_dir[m], cases, i, i + 1, few_ranks[r]);
-            check_generation(&opened, model_dir[m], cases, 0, alone, few_ranks[r]);
+        const sheaf__opened *opened = opened_of(in_dir(model_dir[m], "hf"));
+        const json_t *cases = json_of(model_dir[m], "generation.json"), *one;
+        sheaf__prompt prompt[MOST_PROMPTS];
+        int64_t n = 0;
+        while (json_object_get(one = json_array_get(cases, (size_t)n), "prompt") != NULL) {
+            assert_true(n < MOST_PROMPTS);
+            prompt[n++] = prompt_of(one, model_dir[m], &opened->config);
         }
-        sheaf__opened_close(&opened);
-        json_decref(cases);
+        assert_true(n > 0);
+        for (size_t r = 0; r < ARRAY_LEN(few_ranks); r++) {
+            for (int64_t i = 0; i < n; i++)
+                check_generation(opened, prompt, cases, i, i + 1, few_ranks[r]);
+            check_generation(opened, prompt, cases, 0, n, few_ranks[r]);
+        }
     }
 }
 
 /* ---- pixels ---- */
 
 /* Picture `number` as it was resized by Pillow, byte for byte. */
-static void check_pixels(const char *dir, const sheaf__viewing *viewing, int number)
+static void check_pixels(const char *dir, const sheaf__viewing *viewing, int number,
+                         const char *path)
 {
-    sheaf_safetensors *file = record_of(dir, "pixels_pil.safetensors");
-    char name[64], path[64];
+    const char *name = textf("resized_pil.%d", number);
+    const sheaf_safetensors_entry *e;
+    const uint8_t *want = raw_of(record_of(dir, "pixels_pil.safetensors"), name, &e);
     sheaf__viewed viewed;
-    snprintf(name, sizeof name, "resized_pil.%d", number);
-    snprintf(path, sizeof path, "pictures/%d.png", number);
-    const sheaf_safetensors_entry *e = sheaf__safetensors_find(file, name);
-    assert_true(e != NULL && e->ndim == 3);
-    CHECK_OK(sheaf__view_file(&viewed, in_dir(dir, path), viewing));
+    assert_int_equal(e->ndim, 3);
+    CHECK_OK(sheaf__view_file(&viewed, path, viewing));
     assert_int_equal(viewed.pieces.height, e->shape[0]);
     assert_int_equal(viewed.pieces.width, e->shape[1]);
     assert_int_equal(sheaf__view_size(&viewed, viewing), e->bytes);
-    uint8_t *want = malloc((size_t)e->bytes), *got = malloc((size_t)e->bytes);
-    CHECK_OK(sheaf__safetensors_read(file, e, 0, want, e->bytes));
+    uint8_t *got = room((size_t)e->bytes);
     CHECK_OK(sheaf__view_bytes(got, &viewed, viewing));
     CHECK_BYTES(name, got, want, (size_t)e->bytes);
-    free(want);
-    free(got);
     sheaf__viewed_release(&viewed);
-    sheaf__safetensors_close(file);
 }
 
 TEST(test_pixels__of_recorded_pictures)
 {
     for (int m = 0; m < models; m++) {
-        sheaf__opened opened;
         sheaf__viewing viewing;
-        char name[64] = "pictures/0.png";
+        const char *path;
         if (!exists(in_dir(model_dir[m], "pixels_pil.safetensors")))
             continue;
-        CHECK_OK(sheaf__open_model(
-            &opened, &(sheaf__open_options){ .model = in_dir(model_dir[m], "hf"), .slices = 8 }));
-        sheaf__viewing_of(&viewing, &opened.config);
-        for (int i = 0; exists(in_dir(model_dir[m], name)); i++) {
-            check_pixels(model_dir[m], &viewing, i);
-            snprintf(name, sizeof name, "pictures/%d.png", i + 1);
-        }
-        sheaf__opened_close(&opened);
+        sheaf__viewing_of(&viewing, &opened_of(in_dir(model_dir[m], "hf"))->config);
+        for (int i = 0; exists(path = textf("%s/pictures/%d.png", model_dir[m], i)); i++)
+            check_pixels(model_dir[m], &viewing, i, path);
     }
 }
 
-FIXTURE(find_families, forget_models);
+FIXTURE(find_families, remove_scratch);

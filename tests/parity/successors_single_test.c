@@ -13,9 +13,9 @@
 #include "infer/codec.h"
 #include "infer/prompts.h"
 #include "inputs/image.h"
-#include "models/team.h"
+#include "tests/parity/generated.h"
+#include "tests/parity/trained.h"
 #include "tests/recordings.h"
-#include "train/train.h"
 
 static const int few_ranks[] = { 1, 2, 3 };
 static const double LOGITS = 5e-5, LOSS = 1e-5, GRADIENT = 1e-4, LORA = 1e-4;
@@ -30,14 +30,14 @@ static int find_successors(void **state)
     return 0;
 }
 
-/* The file of a model's folder, if it is recorded; malloc'd. NULL also where the model has no
- * weights (the committed subset). */
-static char *recorded(int m, const char *name)
+/* The file of a model's folder, if it is recorded. NULL also where the model has no weights (the
+ * committed subset). */
+static const char *recorded(int m, const char *name)
 {
     const char *dir = model_dir[m];
     const bool weights = exists(in_dir(dir, "model/model.safetensors.index.json")) ||
                          exists(in_dir(dir, "model/model.safetensors"));
-    return weights && exists(in_dir(dir, name)) ? strdup(in_dir(dir, name)) : NULL;
+    return weights && exists(in_dir(dir, name)) ? in_dir(dir, name) : NULL;
 }
 
 /* ---- forward ---- */
@@ -46,14 +46,12 @@ static char *recorded(int m, const char *name)
 static int compare_stage(const trial *t, const sheaf_safetensors *want, const char *theirs,
                          const char *ours)
 {
-    char name[80];
     int64_t n;
-    snprintf(name, sizeof name, "act.%s", theirs);
-    float *x = values(want, name, &n);
+    const char *name = textf("act.%s", theirs);
+    const float *x = values(want, name, &n);
     const bool both = x != NULL && stage_at(t, ours) >= 0;
     if (both)
         compare(name, stage_of(t, ours, n), x, n, LOGITS, 0);
-    free(x);
     return both;
 }
 
@@ -72,9 +70,8 @@ static void compare_stages(const trial *t, const sheaf_safetensors *want)
         compared += compare_stage(t, want, once[i].theirs, once[i].ours);
     for (size_t i = 0; i < ARRAY_LEN(layers); i++)
         for (int layer = 0; layer < 16; layer++) {
-            char name[64], own[64];
-            snprintf(name, sizeof name, layers[i].theirs, layer);
-            snprintf(own, sizeof own, layers[i].ours, layer);
+            const char *name = textf(layers[i].theirs, layer);
+            const char *own = textf(layers[i].ours, layer);
             compared += compare_stage(t, want, name, own);
         }
     assert_true(compared >= 6);
@@ -84,8 +81,8 @@ static void compare_stages(const trial *t, const sheaf_safetensors *want)
 static void compare_logits(const trial *t, const sheaf_safetensors *want, const char *what)
 {
     int64_t n;
-    float *logits = values(want, "logits", &n);
-    int64_t *mask = integers(want, "expanded_attention_mask");
+    const float *logits = values(want, "logits", &n);
+    const int64_t *mask = integers(want, "expanded_attention_mask");
     if (mask == NULL)
         mask = integers(want, "attention_mask");
     const int64_t vocab = t->vocab;
@@ -95,38 +92,31 @@ static void compare_logits(const trial *t, const sheaf_safetensors *want, const 
     for (int64_t i = 0; i < t->positions; i++)
         if (mask == NULL || mask[i] != 0)
             compare(what, t->logits + i * vocab, logits + i * vocab, vocab, LOGITS, 0);
-    free(logits);
-    free(mask);
 }
 
 static double loss_of(const sheaf_safetensors *want)
 {
     int64_t n;
-    float *loss = values(want, "loss", &n);
+    const float *loss = values(want, "loss", &n);
     if (loss == NULL)
         loss = values(want, "loss_by_hand", &n);
     assert_true(loss != NULL && n == 1);
     const double value = (double)loss[0];
-    free(loss);
     return value;
 }
 
 static void check_forward(int m, const char *file, bool stages)
 {
-    char *path = recorded(m, file), *model = strdup(in_dir(model_dir[m], "model"));
-    trial one = { 0 };
-    if (path != NULL) {
-        sheaf_safetensors *want = record_of(model_dir[m], file);
-        one = run_alike(model, NULL, path, few_ranks, ARRAY_LEN(few_ranks), SHEAF_F32, false);
-        compare_logits(&one, want, path);
-        CHECK_NEAR(path, one.loss, loss_of(want), LOSS);
-        if (stages)
-            compare_stages(&one, want);
-        sheaf__safetensors_close(want);
-    }
+    const char *path = recorded(m, file), *model = in_dir(model_dir[m], "model");
+    if (path == NULL)
+        return;
+    const sheaf_safetensors *want = record_of(model_dir[m], file);
+    trial one = run_alike(model, NULL, path, few_ranks, ARRAY_LEN(few_ranks), SHEAF_F32, false);
+    compare_logits(&one, want, path);
+    CHECK_NEAR(path, one.loss, loss_of(want), LOSS);
+    if (stages)
+        compare_stages(&one, want);
     release(&one);
-    free(path);
-    free(model);
 }
 
 static const char *const batches[] = { "batch_right_padded.safetensors",
@@ -147,107 +137,61 @@ TEST(test_forward__weights_of_bfloat16)
 {
     static const char file[] = "single_logits_bf16_weights_fp32_math.safetensors";
     for (int m = 0; m < models; m++) {
-        char *path = recorded(m, file), *model = strdup(in_dir(model_dir[m], "model")),
-             *row = strdup(in_dir(model_dir[m], "single.safetensors"));
-        char *half = strdup(at_format("half%d", m));
-        if (path != NULL) {
-            sheaf_weights_convert_report report;
-            CHECK_OK(sheaf_convert(
-                &report, &(sheaf_weights_convert_options){
-                             .src = model, .dst = half, .to = "hf", .dtype = SHEAF_BF16 }));
-            sheaf_safetensors *want = record_of(model_dir[m], file);
-            trial t = run(half, NULL, row, 2, SHEAF_F32, false);
-            compare_logits(&t, want, path);
-            release(&t);
-            sheaf__safetensors_close(want);
-        }
-        free(path);
-        free(model);
-        free(row);
-        free(half);
+        const char *path = recorded(m, file), *half = at(textf("half%d", m));
+        sheaf_weights_convert_report report;
+        if (path == NULL)
+            continue;
+        CHECK_OK(sheaf_convert(
+            &report, &(sheaf_weights_convert_options){ .src = in_dir(model_dir[m], "model"),
+                                                       .dst = half,
+                                                       .to = "hf",
+                                                       .dtype = SHEAF_BF16 }));
+        trial t = run(half, NULL, in_dir(model_dir[m], "single.safetensors"), 2, SHEAF_F32, false);
+        compare_logits(&t, record_of(model_dir[m], file), path);
+        release(&t);
     }
 }
 
 /* ---- gradients ---- */
-
-/* Recorded gradients, whose names begin with `prefix`; returns how many there are. */
-static int64_t compare_gradients(const trial *t, const sheaf_safetensors *want, const char *prefix)
-{
-    int64_t recorded = 0;
-    for (int64_t e = 0; e < want->header.count; e++) {
-        const char *name = want->header.entry[e].name;
-        if (strncmp(name, prefix, strlen(prefix)) != 0)
-            continue;
-        const int i = trained_at(t, name + strlen(prefix));
-        if (i < 0)
-            fail_msg("%s: no gradient of it", name);
-        int64_t n;
-        float *x = values(want, name, &n);
-        assert_int_equal(n, t->numel[i]);
-        compare(name, t->grad[i], x, n, GRADIENT * largest_of(x, n) + 1e-9, 0);
-        free(x);
-        recorded++;
-    }
-    return recorded;
-}
-
-static void compare_norms(const trial *t, const json_t *norms)
-{
-    const char *name;
-    const json_t *norm;
-    for (int i = 0; i < t->trained; i++) {
-        norm = json_object_get(norms, t->name[i]);
-        if (norm == NULL || json_is_null(norm))
-            fail_msg("%s: trained here, not there", t->name[i]);
-        const double told = json_number_value(norm);
-        CHECK_NEAR(t->name[i], norm_of(t->grad[i], t->numel[i]), told, GRADIENT * told + 1e-6);
-    }
-    json_object_foreach((json_t *)norms, name, norm)
-    { /* what has a gradient there has one here */
-        if (!json_is_null(norm) && json_number_value(norm) != 0 && trained_at(t, name) < 0)
-            fail_msg("%s: no gradient", name);
-    }
-}
 
 static trial backward(const char *model, const char *adapter, const char *path)
 {
     return run_backward(model, adapter, path, few_ranks, ARRAY_LEN(few_ranks));
 }
 
+static bool has_gradients(const sheaf_safetensors *file)
+{
+    for (int64_t e = 0; e < file->header.count; e++)
+        if (strncmp(file->header.entry[e].name, "grad.", 5) == 0)
+            return true;
+    return false;
+}
+
 TEST(test_gradients__of_a_row_and_of_padded_ones)
 {
+    const tolerance by = { 1e-9, 0, GRADIENT };
     for (int m = 0; m < models; m++) {
-        char *path = recorded(m, "single.safetensors"),
-             *model = strdup(in_dir(model_dir[m], "model"));
-        if (path != NULL) {
-            trial t = backward(model, NULL, path);
-            sheaf_safetensors *want = record_of(model_dir[m], "single_grads.safetensors");
-            json_t *norms = json_of(model_dir[m], "single_grad_norms.json");
-            assert_true(compare_gradients(&t, want, "") > 0);
-            compare_norms(&t, norms);
-            json_decref(norms);
-            sheaf__safetensors_close(want);
+        const char *path = recorded(m, "single.safetensors"),
+                   *model = in_dir(model_dir[m], "model");
+        if (path == NULL)
+            continue;
+        trial t = backward(model, NULL, path);
+        assert_true(
+            compare_gradients(&t, record_of(model_dir[m], "single_grads.safetensors"), "", by) > 0);
+        compare_norms(&t, json_of(model_dir[m], "single_grad_norms.json"), GRADIENT, 1e-6);
+        release(&t);
+        int64_t padded = 0;
+        for (size_t b = 0; b < ARRAY_LEN(batches); b++) {
+            const char *batch = recorded(m, batches[b]);
+            const sheaf_safetensors *want =
+                batch == NULL ? NULL : record_of(model_dir[m], batches[b]);
+            if (want == NULL || !has_gradients(want))
+                continue;
+            t = backward(model, NULL, batch);
+            padded += compare_gradients(&t, want, "grad.", by);
             release(&t);
         }
-        int64_t padded = 0;
-        for (size_t b = 0; b < ARRAY_LEN(batches) && path != NULL; b++) {
-            char *batch = recorded(m, batches[b]);
-            sheaf_safetensors *want = batch == NULL ? NULL : record_of(model_dir[m], batches[b]);
-            bool has = false;
-            for (int64_t e = 0; want != NULL && e < want->header.count; e++)
-                has |= strncmp(want->header.entry[e].name, "grad.", 5) == 0;
-            if (has) {
-                trial t = backward(model, NULL, batch);
-                padded += compare_gradients(&t, want, "grad.");
-                release(&t);
-            }
-            if (want != NULL)
-                sheaf__safetensors_close(want);
-            free(batch);
-        }
-        assert_true(path == NULL || padded > 0);
-        free(path);
-        free(model);
+        assert_true(padded > 0);
     }
 }
 
@@ -269,163 +213,65 @@ static void on_event(void *self, const sheaf_event *event)
     CHECK_NEAR("gradient norm", event->step.grad_norm, norm, LORA * norm);
 }
 
-static void train_lora(int m, const char *out, int ranks, const json_t *told)
+/* Its adapter. */
+static const char *train_lora(int m, int ranks, const json_t *told)
 {
-    const json_t *adam = json_object_get(told, "optimizer");
-    char *model = strdup(in_dir(model_dir[m], "model")),
-         *data = strdup(in_dir(model_dir[m], "single.safetensors")),
-         *adapter = strdup(in_dir(model_dir[m], "lora/adapter_start"));
-    sheaf_train_options o;
-    sheaf_train_options_default(&o);
-    o.model = model;
-    o.data = data;
-    o.out = out;
-    o.adapter = adapter;
-    o.tp = ranks;
-    o.threads = 2;
-    o.steps = json_integer_value(json_object_get(told, "steps"));
-    o.micro_batch = 1;
-    o.shuffle = false;
-    o.lr = json_number_value(json_object_get(adam, "lr"));
-    o.beta1 = json_number_value(json_array_get(json_object_get(adam, "betas"), 0));
-    o.beta2 = json_number_value(json_array_get(json_object_get(adam, "betas"), 1));
-    o.eps = json_number_value(json_object_get(adam, "eps"));
-    o.weight_decay = json_number_value(json_object_get(adam, "weight_decay"));
-    o.clip = 0;
-    o.schedule = SHEAF_SCHEDULE_CONSTANT;
-    o.dtype = SHEAF_F32;
     progress t = { json_object_get(told, "losses"),
                    json_object_get(told, "grad_norm_all_trainable"), 0 };
-    sheaf_train_result result;
-    CHECK_OK(sheaf_train(&result, &o, "", "",
-                         &(sheaf_train_hooks){ .events = &(sheaf_events){ on_event, &t } }));
+    sheaf_train_options o = adamw_options(json_object_get(told, "optimizer"));
+    o.model = in_dir(model_dir[m], "model");
+    o.data = in_dir(model_dir[m], "single.safetensors");
+    o.out = at(textf("run%d-%d", m, ranks));
+    o.adapter = in_dir(model_dir[m], "lora/adapter_start");
+    o.tp = ranks;
+    o.steps = json_integer_value(json_object_get(told, "steps"));
+    train_as(&o, on_event, &t);
     assert_int_equal(t.seen, o.steps);
-    sheaf_train_result_release(&result);
-    free(model);
-    free(data);
-    free(adapter);
+    return in_dir(o.out, "adapter");
 }
 
-/* The tensors of two adapters: near each other, or the same bytes. */
-static void compare_adapters(const char *got, const char *want, bool bytes)
-{
-    sheaf_safetensors *a = record_of(got, "adapter_model.safetensors"),
-                      *b = record_of(want, "adapter_model.safetensors");
-    assert_int_equal(a->header.count, b->header.count);
-    for (int64_t i = 0; i < b->header.count; i++) {
-        const char *name = b->header.entry[i].name;
-        int64_t n, k;
-        float *x = values(a, name, &n), *y = values(b, name, &k);
-        if (x == NULL || n != k)
-            fail_msg("%s: not in the adapter", name);
-        if (bytes)
-            CHECK_BYTES(name, x, y, (size_t)n * sizeof *x);
-        else
-            compare(name, x, y, n, LORA, 0);
-        free(x);
-        free(y);
-    }
-    sheaf__safetensors_close(a);
-    sheaf__safetensors_close(b);
-}
-
-/* Gradients of B at the start; PEFT's names in memory have ".default" in them. */
+/* Gradients of B at the start. */
 static void compare_first_step(int m, const char *model, const char *row)
 {
-    sheaf_safetensors *want = record_of(model_dir[m], "lora/first_step_grads.safetensors");
-    char *start = strdup(in_dir(model_dir[m], "lora/adapter_start"));
-    trial t = backward(model, start, row);
-    assert_true(want->header.count > 0);
-    for (int64_t e = 0; e < want->header.count; e++) {
-        char name[300], *inner;
-        snprintf(name, sizeof name, "%s", want->header.entry[e].name);
-        if ((inner = strstr(name, ".default")) != NULL)
-            memmove(inner, inner + 8, strlen(inner + 8) + 1);
-        const int i = trained_at(&t, name);
-        if (i < 0)
-            fail_msg("%s: no gradient of it", name);
-        int64_t n;
-        float *x = values(want, want->header.entry[e].name, &n);
-        assert_int_equal(n, t.numel[i]);
-        compare(name, t.grad[i], x, n, GRADIENT * largest_of(x, n), 0);
-        free(x);
-    }
+    const sheaf_safetensors *want = record_of(model_dir[m], "lora/first_step_grads.safetensors");
+    trial t = backward(model, in_dir(model_dir[m], "lora/adapter_start"), row);
+    assert_true(compare_gradients(&t, want, "", (tolerance){ .largest = GRADIENT }) > 0);
     release(&t);
-    free(start);
-    sheaf__safetensors_close(want);
 }
 
 static void check_lora(int m, const char *row)
 {
-    json_t *told = json_of(model_dir[m], "lora/training.json");
-    char *model = strdup(in_dir(model_dir[m], "model")), *first = NULL,
-         *end = strdup(in_dir(model_dir[m], "lora/adapter_end"));
+    const json_t *told = json_of(model_dir[m], "lora/training.json"),
+                 *losses = json_object_get(told, "losses");
+    const char *model = in_dir(model_dir[m], "model"),
+               *end = in_dir(model_dir[m], "lora/adapter_end"), *first = NULL;
     for (size_t r = 0; r < ARRAY_LEN(few_ranks); r++) {
-        char *out = strdup(at_format("run%d-%d", m, few_ranks[r])), *adapter = NULL;
-        train_lora(m, out, few_ranks[r], told);
-        assert_true(asprintf(&adapter, "%s/adapter", out) > 0);
-        if (r == 0)
-            compare_adapters(adapter, end, false);
-        else
-            compare_adapters(adapter, first, true);
-        free(out);
-        if (r == 0)
-            first = adapter;
-        else
-            free(adapter);
+        const char *adapter = train_lora(m, few_ranks[r], told);
+        compare_adapters(adapter, r == 0 ? end : first, r == 0 ? &(tolerance){ LORA, 0, 0 } : NULL);
+        first = adapter;
     }
-    const json_t *losses = json_object_get(told, "losses");
-    sheaf_safetensors *want = record_of(model_dir[m], "lora/end_logits.safetensors");
     trial t = run(model, end, row, 3, SHEAF_F32, false);
-    compare_logits(&t, want, end);
+    compare_logits(&t, record_of(model_dir[m], "lora/end_logits.safetensors"), end);
     CHECK_NEAR(end, t.loss, json_number_value(json_array_get(losses, json_array_size(losses) - 1)),
                LORA);
     release(&t);
     compare_first_step(m, model, row);
-    sheaf__safetensors_close(want);
-    json_decref(told);
-    free(model);
-    free(first);
-    free(end);
 }
 
 TEST(test_lora__recorded_runs)
 {
     for (int m = 0; m < models; m++) {
-        char *row = recorded(m, "single.safetensors");
+        const char *row = recorded(m, "single.safetensors");
         if (row != NULL)
             check_lora(m, row);
-        free(row);
     }
 }
 
 /* ---- generation ---- */
 
-typedef struct answers {
-    const sheaf__prompt *prompt;
-    const sheaf_data *rows;
-    int64_t max_new;
-    sheaf__continuation *out;
-} answers;
-
 static sheaf_status *load_row(void *self, int64_t prompt, const sheaf__picture *picture, int64_t n)
 {
     return sheaf_data_row_pixels(picture, n, self, prompt);
-}
-
-static sheaf_status *generate_rank(void *self, sheaf__model *model)
-{
-    answers *a = self;
-    int32_t ids[64];
-    sheaf__continuation own = { ids, 0 };
-    const sheaf__generate_options how = {
-        .sampling = { .greedy = true, .temperature = 1, .top_p = 1, .repetition_penalty = 1 },
-        .max_new = a->max_new,
-        .batch = 1,
-        .load = load_row,
-        .self = (void *)a->rows,
-    };
-    return sheaf__generate(model->context->rank == 0 ? a->out : &own, model, a->prompt, 1, &how);
 }
 
 /* A copy of a prompt of the row with these ids, up to `context`, where the learnt part begins
@@ -435,9 +281,8 @@ static sheaf__prompt lengthened(const sheaf__prompt *p, const int64_t *row, int6
                                 int64_t more)
 {
     const int64_t n = context + more;
-    int32_t *ids = malloc((size_t)n * sizeof *ids),
-            *position = malloc((size_t)n * sizeof *position);
-    uint8_t *embed = calloc((size_t)n, 1), *expert = calloc((size_t)n, 1);
+    int32_t *ids = room((size_t)n * sizeof *ids), *position = room((size_t)n * sizeof *position);
+    uint8_t *embed = room((size_t)n), *expert = room((size_t)n);
     sheaf__prompt out = *p;
     assert_true(p->n <= n && p->position != NULL && p->embed != NULL && p->expert != NULL);
     for (int64_t i = 0; i < n; i++) {
@@ -458,100 +303,75 @@ static sheaf__prompt lengthened(const sheaf__prompt *p, const int64_t *row, int6
 static void check_greedy(int m, const char *row)
 {
     sheaf_safetensors *want = record_of(model_dir[m], "single.safetensors");
-    int64_t *tokens = integers(want, "greedy_tokens"), *context = integers(want, "context_length");
+    const int64_t *tokens = integers(want, "greedy_tokens"),
+                  *context = integers(want, "context_length");
     const int64_t n = sheaf__safetensors_find(want, "greedy_tokens")->shape[0];
-    char *model = strdup(in_dir(model_dir[m], "model"));
-    sheaf__opened opened;
+    const char *model = in_dir(model_dir[m], "model");
+    const sheaf__opened *opened = opened_of(model);
     sheaf__codec codec;
     sheaf__prompts prompts;
-    CHECK_OK(sheaf__open_model(&opened, &(sheaf__open_options){ .model = model, .slices = 8 }));
-    CHECK_OK(sheaf__codec_open(&codec, &opened.config, &(sheaf__codec_options){ .folder = model }));
+    CHECK_OK(
+        sheaf__codec_open(&codec, &opened->config, &(sheaf__codec_options){ .folder = model }));
     sheaf_prompts_options from = { .data = row };
     CHECK_OK(sheaf__prompts_read(&prompts, &codec, &from, NULL));
     assert_int_equal(prompts.count, 1);
     /* Where the ids have a few places for a picture, the rows stand in them already. */
     const int64_t length = sheaf__safetensors_find(want, "input_ids")->shape[1],
                   more = sheaf_data_seq(prompts.rows) - length;
-    int64_t *row_ids = integers(want, "input_ids");
+    const int64_t *row_ids = integers(want, "input_ids");
     const sheaf__prompt prompt = lengthened(&prompts.prompt[0], row_ids, context[0], more);
     for (size_t r = 0; r < ARRAY_LEN(few_ranks); r++) {
-        int32_t ids[64];
-        sheaf__continuation out = { ids, 0 };
-        answers a = { &prompt, prompts.rows, n, &out };
-        assert_true(n <= 64);
-        CHECK_OK(sheaf__team_run(&opened,
-                                 &(sheaf__team_options){ .ranks = few_ranks[r],
-                                                         .threads = 2,
-                                                         .dtype = SHEAF_F32,
-                                                         .positions = prompt.n + n },
-                                 generate_rank, &a));
-        assert_int_equal(out.n, n);
+        answers a = {
+            .prompt = &prompt,
+            .count = 1,
+            .how = { .max_new = n, .batch = 1, .load = load_row, .self = (void *)prompts.rows }
+        };
+        answer(&a, opened, few_ranks[r], prompt.n + n);
+        assert_int_equal(a.out[0].n, n);
         for (int64_t i = 0; i < n; i++)
-            assert_int_equal(out.ids[i], tokens[i]);
+            assert_int_equal(a.ids[0][i], tokens[i]);
     }
     sheaf__prompts_release(&prompts);
     sheaf__codec_close(&codec);
-    sheaf__opened_close(&opened);
-    sheaf__safetensors_close(want);
-    free((void *)prompt.ids);
-    free((void *)prompt.position);
-    free((void *)prompt.embed);
-    free((void *)prompt.expert);
-    free(row_ids);
-    free(tokens);
-    free(context);
-    free(model);
 }
 
 TEST(test_generation__greedy_tokens)
 {
     for (int m = 0; m < models; m++) {
-        char *row = recorded(m, "single.safetensors");
+        const char *row = recorded(m, "single.safetensors");
         if (row != NULL)
             check_greedy(m, row);
-        free(row);
     }
 }
 
 /* ---- pictures ---- */
 
-static uint8_t *bytes_of(const sheaf_safetensors *file, const char *name, size_t size)
+static void check_bytes(const sheaf_safetensors *want, const char *name, const void *got,
+                        size_t size)
 {
-    const sheaf_safetensors_entry *e = sheaf__safetensors_find(file, name);
-    if (e == NULL || (size_t)e->bytes != size)
-        fail_msg("%s: %zu bytes asked for", name, size);
-    uint8_t *x = malloc(size + 1);
-    CHECK_OK(sheaf__safetensors_read(file, e, 0, x, e->bytes));
-    return x;
+    const sheaf_safetensors_entry *e;
+    const void *bytes = raw_of(want, name, &e);
+    assert_int_equal(e->bytes, size);
+    CHECK_BYTES(name, got, bytes, size);
 }
 
-static void check_picture(const sheaf_safetensors *want, const char *dir, int k,
+static void check_picture(const sheaf_safetensors *want, const char *path, int k,
                           const sheaf__tower *tower, const char *which)
 {
-    char name[64];
     sheaf_image image;
     int64_t n;
-    snprintf(name, sizeof name, "picture%d.png", k);
-    CHECK_OK(sheaf_image_load(&image, in_dir(dir, name)));
-    const size_t decoded = (size_t)(image.width * image.height * 3),
-                 size = (size_t)(tower->width * tower->height * 3);
-    snprintf(name, sizeof name, "picture%d_u8_hwc", k);
-    uint8_t *theirs = bytes_of(want, name, decoded), *ours = malloc(size + 1);
-    CHECK_BYTES(name, image.pixels, theirs, decoded);
-    free(theirs);
-    snprintf(name, sizeof name, "picture%d%s_resized_u8_hwc", k, which);
-    theirs = bytes_of(want, name, size);
-    CHECK_OK(sheaf_image_resize(ours, &image, tower->width, tower->height));
-    CHECK_BYTES(name, ours, theirs, size);
-    free(theirs);
-    free(ours);
-    snprintf(name, sizeof name, "picture%d%s_pixels", k, which);
-    float *x = values(want, name, &n), *y = malloc(size * sizeof *y);
+    CHECK_OK(sheaf_image_load(&image, path));
+    const size_t size = (size_t)(tower->width * tower->height * 3);
+    const char *pixels = textf("picture%d%s_pixels", k, which);
+    uint8_t *resized = room(size);
+    float *x = values(want, pixels, &n), *y = room(size * sizeof *y);
+    check_bytes(want, textf("picture%d_u8_hwc", k), image.pixels,
+                (size_t)(image.width * image.height * 3));
+    CHECK_OK(sheaf_image_resize(resized, &image, tower->width, tower->height));
+    check_bytes(want, textf("picture%d%s_resized_u8_hwc", k, which), resized, size);
     assert_int_equal(n, size);
     CHECK_OK(sheaf_image_prepare(y, &image, tower->width, tower->height, &sheaf_image_clip_scale));
-    compare(name, y, x, n, 1e-6, 0);
-    free(x);
-    free(y);
+    compare(pixels, y, x, n, 1e-6, 0);
     sheaf_image_release(&image);
 }
 
@@ -560,22 +380,17 @@ TEST(test_pictures__resized_and_normalised)
     for (int m = 0; m < models; m++) {
         if (!exists(in_dir(model_dir[m], "preprocess.safetensors")))
             continue;
-        sheaf_safetensors *want = record_of(model_dir[m], "preprocess.safetensors");
-        sheaf_config config;
+        const sheaf_safetensors *want = record_of(model_dir[m], "preprocess.safetensors");
         sheaf__tower tower[SHEAF__MOST_TOWERS];
         int seen = 0;
-        CHECK_OK(sheaf_config_read(&config, in_dir(model_dir[m], "model/config.json")));
-        const int towers = sheaf__towers_of(tower, &config);
+        const int towers = sheaf__towers_of(tower, config_of(model_dir[m], "model/config.json"));
         assert_true(towers == 1 || towers == 2);
         for (int k = 0; k < 4; k++) {
-            char name[32];
-            snprintf(name, sizeof name, "picture%d.png", k);
-            for (int t = 0; t < towers && exists(in_dir(model_dir[m], name)); t++, seen++)
-                check_picture(want, model_dir[m], k, &tower[t], t == 0 ? "" : "_cross");
+            const char *path = textf("%s/picture%d.png", model_dir[m], k);
+            for (int t = 0; t < towers && exists(path); t++, seen++)
+                check_picture(want, path, k, &tower[t], t == 0 ? "" : "_cross");
         }
         assert_true(seen > 0);
-        sheaf_config_release(&config);
-        sheaf__safetensors_close(want);
     }
 }
 
@@ -670,9 +485,9 @@ static void compare_ids(const char *what, const int32_t *ids, const uint8_t *emb
 static void check_text(int m, const sheaf_config *config, const json_t *one, const char *what)
 {
     const char *version = json_string_value(json_object_get(one, "template_version"));
-    char *model = strdup(in_dir(model_dir[m], "model")),
-         *picture = realpath(in_dir(model_dir[m], "picture1.png"), NULL),
-         *path = strdup(at("case.jsonl"));
+    const char *model = in_dir(model_dir[m], "model"),
+               *picture = kept(realpath(in_dir(model_dir[m], "picture1.png"), NULL), free),
+               *path = at("case.jsonl");
     sheaf__codec codec;
     CHECK_OK(sheaf__codec_open(&codec, config,
                                &(sheaf__codec_options){ .folder = model, .version = version }));
@@ -713,9 +528,6 @@ static void check_text(int m, const sheaf_config *config, const json_t *one, con
     }
     sheaf__codec_close(&codec);
     json_decref(record);
-    free(model);
-    free(picture);
-    free(path);
 }
 
 /* Upstream fails in some cases; a list of messages that does not ask for an answer, or ends with
@@ -739,22 +551,17 @@ TEST(test_texts__ids_types_and_labels)
     for (int m = 0; m < models; m++) {
         if (!exists(in_dir(model_dir[m], "text_cases.json")))
             continue;
-        json_t *cases = json_of(model_dir[m], "text_cases.json");
-        sheaf_config config;
+        const json_t *cases = json_of(model_dir[m], "text_cases.json");
+        const sheaf_config *config = config_of(model_dir[m], "model/config.json");
         int seen = 0;
-        CHECK_OK(sheaf_config_read(&config, in_dir(model_dir[m], "model/config.json")));
         for (size_t i = 0; i < json_array_size(cases); i++) {
-            char what[1200];
             const json_t *one = json_array_get(cases, i);
-            snprintf(what, sizeof what, "%s: text case %zu", model_dir[m], i);
             if (!is_prompt(one, model_dir[m]))
                 continue;
-            check_text(m, &config, one, what);
+            check_text(m, config, one, textf("%s: text case %zu", model_dir[m], i));
             seen++;
         }
         assert_true(seen > 0);
-        sheaf_config_release(&config);
-        json_decref(cases);
     }
 }
 
@@ -818,8 +625,8 @@ static said our_row(const char *path, const char *model, const sheaf_config *c)
  * learnt of an answer begins behind the mark of who speaks and goes on to the next mark. */
 static void check_row(int m, const sheaf_config *config, const json_t *one)
 {
-    char *model = strdup(in_dir(model_dir[m], "model")),
-         *picture = strdup(in_dir(model_dir[m], "picture1.png")), *path = strdup(at("rows.jsonl"));
+    const char *model = in_dir(model_dir[m], "model"),
+               *picture = in_dir(model_dir[m], "picture1.png"), *path = at("rows.jsonl");
     json_t *record = json_pack("{s:O}", "messages", json_object_get(one, "messages")), *list;
     int64_t message = -1, mark = -1, at_mark = -1;
     list = json_object_get(record, "messages");
@@ -847,9 +654,6 @@ static void check_row(int m, const sheaf_config *config, const json_t *one)
     }
     assert_int_equal(got.picture, at_mark + 2);
     json_decref(record);
-    free(model);
-    free(picture);
-    free(path);
 }
 
 TEST(test_texts__rows_of_finetuning)
@@ -857,14 +661,11 @@ TEST(test_texts__rows_of_finetuning)
     for (int m = 0; m < models; m++) {
         if (!exists(in_dir(model_dir[m], "finetune_rows.json")))
             continue;
-        json_t *rows = json_of(model_dir[m], "finetune_rows.json");
-        sheaf_config config;
-        CHECK_OK(sheaf_config_read(&config, in_dir(model_dir[m], "model/config.json")));
+        const json_t *rows = json_of(model_dir[m], "finetune_rows.json");
+        const sheaf_config *config = config_of(model_dir[m], "model/config.json");
         assert_true(json_array_size(rows) > 0);
         for (size_t i = 0; i < json_array_size(rows); i++)
-            check_row(m, &config, json_array_get(rows, i));
-        sheaf_config_release(&config);
-        json_decref(rows);
+            check_row(m, config, json_array_get(rows, i));
     }
 }
 
@@ -886,15 +687,10 @@ static const json_t *shape_of(const json_t *list, const char *name, bool *parame
 TEST(test_tensors__names_and_shapes)
 {
     for (int m = 0; m < models; m++) {
-        char *list_path = recorded(m, "parameters.json");
-        if (list_path == NULL)
+        if (recorded(m, "parameters.json") == NULL)
             continue;
-        json_t *list = json_of(model_dir[m], "parameters.json");
-        sheaf__opened opened;
-        CHECK_OK(sheaf__open_model(
-            &opened,
-            &(sheaf__open_options){ .model = in_dir(model_dir[m], "model"), .slices = 8 }));
-        const sheaf_schema *schema = opened.schema;
+        const json_t *list = json_of(model_dir[m], "parameters.json");
+        const sheaf_schema *schema = opened_of(in_dir(model_dir[m], "model"))->schema;
         int64_t parameters = 0;
         for (int64_t i = 0; i < schema->count; i++) {
             const sheaf_tensor *t = &schema->tensor[i];
@@ -912,10 +708,7 @@ TEST(test_tensors__names_and_shapes)
             parameters -=
                 strcmp(json_string_value(json_array_get(json_array_get(list, i), 2)), "param") == 0;
         assert_int_equal(parameters, 0);
-        sheaf__opened_close(&opened);
-        json_decref(list);
-        free(list_path);
     }
 }
 
-FIXTURE(find_successors, forget_models);
+FIXTURE(find_successors, remove_scratch);

@@ -4,16 +4,14 @@
  * recorded on a processor that has the unit: eight TDPBF16PS steps on an accumulator. Where that
  * started from zero the result is a product of 256 summed elements, and the reference and all
  * kernels must give it. Which NaN comes out is not defined, that one does is. */
-#include "tests/check.h"
+#include "tests/parity/recorded.h"
 
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
-#include <unistd.h>
 
-#include "formats/safetensors.h"
 #include "ops/matmul/matmul.h"
 #include "tests/golden.h"
 
@@ -27,45 +25,28 @@ typedef struct recording {
     uint32_t *c, *d;
 } recording;
 
-static void *tensor(const sheaf_safetensors *file, const char *name,
-                    const sheaf_safetensors_entry **entry)
-{
-    *entry = sheaf__safetensors_find(file, name);
-    assert_non_null(*entry);
-    void *data = malloc((size_t)(*entry)->bytes);
-    assert_non_null(data);
-    CHECK_OK(sheaf__safetensors_read(file, *entry, 0, data, (*entry)->bytes));
-    return data;
-}
-
 static int load(void **state)
 {
     static recording r;
-    sheaf_safetensors *file;
-    const sheaf_safetensors_entry *a, *b, *c, *d;
-    CHECK_OK(sheaf__safetensors_open(&file, golden("amx/tdpbf16ps.safetensors")));
-    r = (recording){ .a = tensor(file, "a", &a),
-                     .b = tensor(file, "b", &b),
-                     .c = tensor(file, "c", &c),
-                     .d = tensor(file, "d", &d) };
+    const sheaf_safetensors *file = record(golden("amx/tdpbf16ps.safetensors"));
+    const sheaf_safetensors_entry *a, *b, *d;
+    r = (recording){ .a = raw_of(file, "a", &a),
+                     .b = raw_of(file, "b", &b),
+                     .c = raw_of(file, "c", NULL),
+                     .d = raw_of(file, "d", &d) };
     r.cases = d->shape[0];
     r.rows = d->shape[1];
     r.cols = d->shape[2];
     assert_int_equal(a->bytes, r.cases * r.rows * DEEP * 2);
     assert_int_equal(b->bytes, r.cases * r.cols * DEEP * 2);
     assert_true(r.rows <= MOST && r.cols <= MOST);
-    sheaf__safetensors_close(file);
     *state = &r;
     return 0;
 }
 
 static int drop(void **state)
 {
-    recording *r = *state;
-    free(r->a);
-    free(r->b);
-    free(r->c);
-    free(r->d);
+    release_kept(0);
     return 0;
 }
 

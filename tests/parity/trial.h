@@ -13,45 +13,48 @@
 enum { MAX_STAGES = 512 };
 static const int ranks_to_try[] = { 1, 2, 3, 8 };
 
-/* For the end of a group of tests that has a scratch folder. */
-static inline int forget_models(void **state)
+static inline void close_opened(void *opened)
 {
-    for (int m = 0; m < models; m++)
-        free(model_dir[m]);
-    return remove_scratch(state);
+    sheaf__opened_close(opened);
+}
+
+/* A model, which stays open until the program ends. */
+static inline const sheaf__opened *opened_of(const char *model)
+{
+    sheaf__opened *opened = room(sizeof *opened);
+    CHECK_OK(sheaf__open_model(opened, &(sheaf__open_options){ .model = model, .slices = 8 }));
+    return kept(opened, close_opened);
 }
 
 /* ---- recorded tensors ---- */
 
-/* The n floats of a recorded tensor, malloc'd; NULL and 0 when there is none of the name. */
+/* The n floats of a recorded tensor, F32 or BF16; NULL and 0 when there is none of the name. */
 static inline float *values(const sheaf_safetensors *file, const char *name, int64_t *n)
 {
     const sheaf_safetensors_entry *e = sheaf__safetensors_find(file, name);
-    *n = 0;
+    *n = e == NULL ? 0 : e->bytes / (int64_t)sheaf_dtype_bytes(e->dtype);
     if (e == NULL)
         return NULL;
-    assert_int_equal(e->dtype, SHEAF_F32);
-    float *x = malloc((size_t)e->bytes + 1);
-    *n = e->bytes / 4;
-    CHECK_OK(sheaf__safetensors_read(file, e, 0, x, e->bytes));
+    float *x = room((size_t)*n * sizeof *x);
+    assert_true(e->dtype == SHEAF_F32 || e->dtype == SHEAF_BF16);
+    assert_true(sheaf__dtype_convert(x, SHEAF_F32, raw_of(file, name, NULL), e->dtype, *n));
     return x;
 }
 
-/* The numbers of a recorded integer tensor, I64 or I32, malloc'd, row by row; cols: out, of a row,
- * 1 where it has one axis. */
+/* The numbers of a recorded integer tensor, I64, I32 or I8, row by row; cols: out, of a row, 1
+ * where it has one axis. */
 static inline int64_t *integer_rows(const sheaf_safetensors *file, const char *name, int64_t *cols)
 {
-    const sheaf_safetensors_entry *e = sheaf__safetensors_find(file, name);
-    if (e == NULL || (e->dtype != SHEAF_I64 && e->dtype != SHEAF_I32))
-        fail_msg("no '%s', I64 or I32", name);
+    const sheaf_safetensors_entry *e;
+    const void *raw = raw_of(file, name, &e);
     const int64_t size = (int64_t)sheaf_dtype_bytes(e->dtype), n = e->bytes / size;
-    char *raw = malloc((size_t)e->bytes + 1);
-    int64_t *x = malloc((size_t)n * sizeof *x + 1);
+    int64_t *x = room((size_t)n * sizeof *x);
+    assert_true(e->dtype == SHEAF_I64 || e->dtype == SHEAF_I32 || e->dtype == SHEAF_I8);
     *cols = e->ndim == 2 ? e->shape[1] : 1;
-    CHECK_OK(sheaf__safetensors_read(file, e, 0, raw, e->bytes));
     for (int64_t i = 0; i < n; i++)
-        x[i] = size == 8 ? ((int64_t *)raw)[i] : ((int32_t *)raw)[i];
-    free(raw);
+        x[i] = size == 8   ? ((const int64_t *)raw)[i]
+               : size == 4 ? ((const int32_t *)raw)[i]
+                           : ((const int8_t *)raw)[i];
     return x;
 }
 
@@ -368,4 +371,134 @@ static inline void compare(const char *what, const float *x, const float *want, 
 {
     for (int64_t i = 0; i < n; i++)
         CHECK_NEAR(what, x[i], want[i], absolute + relative * fabs((double)want[i]));
+}
+
+/* ---- gradients ---- */
+
+/* How far numbers may lie from recorded ones: all, by their own size, by that of a tensor's
+ * largest.
+ */
+typedef struct tolerance {
+    double absolute, relative, largest;
+} tolerance;
+
+/* The number of the trained tensor that is recorded by a name, perhaps with PEFT's ".default" in
+ * it, or "[0:64]" behind it where these rows are recorded alone. */
+static inline int trained_as(const trial *t, const char *recorded)
+{
+    const char *name = plain_name(recorded);
+    return trained_at(t, textf("%.*s", (int)strcspn(name, "["), name));
+}
+
+/* Recorded gradients whose names begin with `prefix`; returns how many there are. */
+static inline int64_t compare_gradients(const trial *t, const sheaf_safetensors *want,
+                                        const char *prefix, tolerance by)
+{
+    int64_t compared = 0;
+    for (int64_t e = 0; e < want->header.count; e++) {
+        const char *name = want->header.entry[e].name;
+        if (strncmp(name, prefix, strlen(prefix)) != 0)
+            continue;
+        const int i = trained_as(t, name + strlen(prefix));
+        if (i < 0)
+            fail_msg("%s: no gradient of it", name);
+        int64_t n;
+        const float *x = values(want, name, &n);
+        assert_true(n == t->numel[i] || (strchr(name, '[') != NULL && n < t->numel[i]));
+        compare(name, t->grad[i], x, n, by.absolute + by.largest * largest_of(x, n), by.relative);
+        compared++;
+    }
+    return compared;
+}
+
+/* Norms of all gradients; null: of a tensor that is not trained. Returns how many are not. */
+static inline int64_t compare_norms(const trial *t, const json_t *norms, double relative,
+                                    double absolute)
+{
+    const char *name;
+    const json_t *norm;
+    int64_t there = 0;
+    for (int i = 0; i < t->trained; i++) {
+        norm = json_object_get(norms, t->name[i]);
+        if (norm == NULL || json_is_null(norm))
+            fail_msg("%s: trained here, not there", t->name[i]);
+        const double told = json_number_value(norm);
+        CHECK_NEAR(t->name[i], norm_of(t->grad[i], t->numel[i]), told, relative * told + absolute);
+    }
+    json_object_foreach((json_t *)norms, name, norm)
+    {
+        if (!json_is_null(norm) && json_number_value(norm) != 0 && trained_at(t, name) < 0)
+            fail_msg("%s: no gradient", name);
+        there += !json_is_null(norm);
+    }
+    return there;
+}
+
+/* ---- files of trained tensors ---- */
+
+typedef void check_pair(void *self, const char *name, const float *got, const float *want,
+                        int64_t n);
+
+/* Each tensor of the file `want` beside that of `got`, which has no other. */
+static inline void each_pair(const char *got, const char *want, check_pair *check, void *self)
+{
+    sheaf_safetensors *a, *b;
+    CHECK_OK(sheaf__safetensors_open(&a, got));
+    CHECK_OK(sheaf__safetensors_open(&b, want));
+    assert_true(b->header.count > 0);
+    assert_int_equal(a->header.count, b->header.count);
+    for (int64_t i = 0; i < b->header.count; i++) {
+        const char *name = b->header.entry[i].name;
+        int64_t n, m;
+        const float *x = values(a, name, &n), *y = values(b, name, &m);
+        if (x == NULL || n != m)
+            fail_msg("%s: not in %s, or of another size", name, got);
+        check(self, name, x, y, n);
+    }
+    sheaf__safetensors_close(a);
+    sheaf__safetensors_close(b);
+}
+
+static inline void check_near(void *self, const char *name, const float *got, const float *want,
+                              int64_t n)
+{
+    const tolerance *by = self;
+    if (by == NULL)
+        CHECK_BYTES(name, got, want, (size_t)n * sizeof *got);
+    else
+        compare(name, got, want, n, by->absolute, by->relative);
+}
+
+/* The adapters in two folders are near each other; by NULL: have the same bytes. */
+static inline void compare_adapters(const char *got, const char *want, const tolerance *by)
+{
+    each_pair(in_dir(got, "adapter_model.safetensors"), in_dir(want, "adapter_model.safetensors"),
+              check_near, (void *)by);
+}
+
+/* How many numbers lie beyond `near`; none may lie beyond `most`. */
+typedef struct nearly {
+    double near, most;
+    int64_t beyond, all;
+} nearly;
+
+static inline void check_nearly(void *self, const char *name, const float *got, const float *want,
+                                int64_t n)
+{
+    nearly *c = self;
+    compare(name, got, want, n, c->most, 0);
+    for (int64_t i = 0; i < n; i++)
+        c->beyond += !(fabs((double)got[i] - (double)want[i]) <= c->near);
+    c->all += n;
+}
+
+/* Two files whose numbers are near each other, but for one in `few`. */
+static inline void compare_nearly(const char *got, const char *want, double near, double most,
+                                  int64_t few)
+{
+    nearly c = { near, most, 0, 0 };
+    each_pair(got, want, check_nearly, &c);
+    if (c.beyond * few > c.all)
+        fail_msg("%s: %" PRId64 " of %" PRId64 " numbers differ by more than %g", got, c.beyond,
+                 c.all, near);
 }

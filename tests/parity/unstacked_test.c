@@ -4,7 +4,8 @@
  *
  * Such folders are made here from tests/data: qwen3_moe, with a layer without experts, and mixtral.
  */
-#include "tests/parity/pieces.h"
+#include "tests/parity/trial.h"
+#include "tests/sources.h"
 
 #include "checkpoint/convert/convert.h"
 
@@ -18,67 +19,49 @@ static const names both[] = {
     { "families/mixtral", "fwd_inputs.safetensors", "block_sparse_moe.experts", "w1", "w3", "w2" },
 };
 
-static char *data(const char *folder)
+static const char *data(const char *folder)
 {
-    char path[1400];
-    const char *source = getenv("SHEAF_SOURCE_ROOT");
-    snprintf(path, sizeof path, "%s/tests/data/%s", source == NULL ? "." : source, folder);
-    return strdup(path);
+    return in_sources("tests/data/%s", folder);
 }
 
 /* The matrices of all members, one behind the other, as one parameter. */
 static void add_stack(made_tensors *made, const sheaf_safetensors *file, const names *m, int layer,
                       const char *as, const char *const *part, int parts)
 {
-    char name[192], *all = NULL;
-    size_t size = 0;
-    int64_t shape[3] = { 0 };
+    char *all = room((size_t)1 << 20), *end = all;
     const sheaf_safetensors_entry *e;
-    sheaf_dtype dtype = SHEAF_F32;
-    for (;; shape[0]++) {
-        for (int p = 0; p < parts; p++) {
-            snprintf(name, sizeof name, "model.layers.%d.%s.%d.%s.weight", layer, m->experts,
-                     (int)shape[0], part[p]);
-            if ((e = sheaf__safetensors_find(file, name)) == NULL)
-                break;
-            all = realloc(all, size + (size_t)e->bytes);
-            CHECK_OK(sheaf__safetensors_read(file, e, 0, all + size, e->bytes));
-            size += (size_t)e->bytes;
-            shape[1] = parts * e->shape[0];
-            shape[2] = e->shape[1];
-            dtype = e->dtype;
-        }
-        if (e == NULL)
-            break;
+    const char *name;
+    int64_t members = 0;
+    for (int p = 0;
+         sheaf__safetensors_find(file, name = textf("model.layers.%d.%s.%d.%s.weight", layer,
+                                                    m->experts, (int)members, part[p])) != NULL;
+         members += p == 0) {
+        const void *x = raw_of(file, name, &e);
+        assert_true(end + e->bytes <= all + (1 << 20));
+        end = (char *)memcpy(end, x, (size_t)e->bytes) + e->bytes;
+        p = (p + 1) % parts;
     }
-    snprintf(name, sizeof name, "model.layers.%d.mlp.experts.%s", layer, as);
-    if (shape[0] > 0)
-        made_add(made, name, dtype, 3, shape, all);
-    free(all);
+    if (members > 0)
+        made_add(made, textf("model.layers.%d.mlp.experts.%s", layer, as), e->dtype, 3,
+                 (const int64_t[]){ members, parts * e->shape[0], e->shape[1] }, all);
 }
 
 /* Mixtral's router is mlp.gate there. */
 static const char *held_name(const char *name)
 {
-    static char held[192];
-    const char *at = strstr(name, ".block_sparse_moe.");
-    if (at == NULL)
-        return name;
-    snprintf(held, sizeof held, "%.*s.mlp.%s", (int)(at - name), name,
-             at + strlen(".block_sparse_moe."));
-    return held;
+    static const char theirs[] = ".block_sparse_moe.";
+    const char *inner = strstr(name, theirs);
+    return inner == NULL
+               ? name
+               : textf("%.*s.mlp.%s", (int)(inner - name), name, inner + sizeof theirs - 1);
 }
 
-/* The folder, malloc'd. */
-static char *stacked(const names *m, const char *hf, const char *as)
+static const char *stacked(const names *m, const char *hf, const char *as)
 {
-    char *dir = strdup(at(as)), *text;
-    size_t size;
+    const char *dir = at(as);
     CHECK_OK(sheaf__make_dirs(dir));
-    CHECK_OK(sheaf__file_read_all(&text, &size, in_dir(hf, "config.json"), 1 << 20));
-    CHECK_OK(sheaf__file_write_whole(in_dir(dir, "config.json"), text, size));
-    free(text);
-    sheaf_safetensors *file = record_of(hf, "model.safetensors");
+    copy_file(in_dir(dir, "config.json"), in_dir(hf, "config.json"));
+    const sheaf_safetensors *file = record_of(hf, "model.safetensors");
     made_tensors made = { 0 };
     for (int64_t e = 0; e < file->header.count; e++)
         if (strstr(file->header.entry[e].name, ".experts.") == NULL)
@@ -91,8 +74,7 @@ static char *stacked(const names *m, const char *hf, const char *as)
         add_stack(&made, file, m, layer, "down_proj", &m->down, 1);
     }
     assert_true(made.count > plain);
-    free(made_write(&made, in_dir(dir, "model.safetensors")));
-    sheaf__safetensors_close(file);
+    made_write(&made, in_dir(dir, "model.safetensors"));
     return dir;
 }
 
@@ -108,9 +90,9 @@ TEST(test_stacks__are_the_experts_by_themselves)
 {
     for (size_t i = 0; i < ARRAY_LEN(both); i++) {
         const names *m = &both[i];
-        char *folder = data(m->folder), *hf = strdup(in_dir(folder, "hf")),
-             *made = stacked(m, hf, i == 0 ? "of0" : "of1"),
-             *inputs = strdup(in_dir(folder, m->inputs));
+        const char *folder = data(m->folder), *hf = in_dir(folder, "hf"),
+                   *made = stacked(m, hf, i == 0 ? "of0" : "of1"),
+                   *inputs = in_dir(folder, m->inputs);
         for (int ranks = 1; ranks <= 3; ranks++) {
             trial a = run(hf, NULL, inputs, ranks, SHEAF_F32, false),
                   b = run(made, NULL, inputs, ranks, SHEAF_F32, false);
@@ -119,40 +101,24 @@ TEST(test_stacks__are_the_experts_by_themselves)
             release(&a);
             release(&b);
         }
-        char *one, *other;
-        size_t n, also;
         convert(hf, at("one"));
         convert(made, at("other"));
-        CHECK_OK(sheaf__file_read_all(&one, &n, at("one/model.safetensors"), 1 << 24));
-        CHECK_OK(sheaf__file_read_all(&other, &also, at("other/model.safetensors"), 1 << 24));
-        assert_int_equal(n, also);
-        CHECK_BYTES("written", one, other, n);
-        free(one);
-        free(other);
-        free(folder);
-        free(hf);
-        free(made);
-        free(inputs);
+        check_same_files(at("other/model.safetensors"), at("one/model.safetensors"));
     }
 }
 
 TEST(test_stacks__of_another_shape_are_refused)
 {
     sheaf__opened opened;
-    char *folder = data(both[0].folder), *hf = strdup(in_dir(folder, "hf")),
-         *made = stacked(&both[0], hf, "wrong");
+    const char *made = stacked(&both[0], in_dir(data(both[0].folder), "hf"), "wrong");
     json_t *config = json_of(made, "config.json");
     json_object_set_new(
         config, "moe_intermediate_size",
         json_integer(json_integer_value(json_object_get(config, "moe_intermediate_size")) + 1));
     assert_int_equal(json_dump_file(config, in_dir(made, "config.json"), 0), 0);
-    json_decref(config);
     CHECK_FAILS(sheaf__open_model(&opened, &(sheaf__open_options){ .model = made, .slices = 8 }),
                 SHEAF_E_LAYOUT, "experts.down_proj");
     sheaf__opened_close(&opened);
-    free(folder);
-    free(hf);
-    free(made);
 }
 
 FIXTURE(make_scratch, remove_scratch);

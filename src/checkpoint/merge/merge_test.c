@@ -1,26 +1,21 @@
 /* merge_test.c - merged weights equal what PEFT computed, bit for bit, and what cannot be
  * merged is refused by name. */
-#include "tests/files.h"
+#include "tests/stored.h"
 
 #include <sys/stat.h>
 
 #include "base/json.h"
 #include "checkpoint/merge/merge.h"
-#include "formats/safetensors.h"
 #include "ops/kernels.h"
 #include "tests/faults/faults.h"
 #include "tests/golden.h"
 #include "tests/opened.h"
 #include "tests/pickled.h"
 
-/* within - "dir/name"; the last sixteen results stay valid. */
+/* within - "dir/name". */
 static const char *within(const char *dir, const char *name)
 {
-    static char path[16][2048];
-    static int next;
-    char joined[2048];
-    snprintf(joined, sizeof joined, "%s/%s", dir, name);
-    return strcpy(path[next++ % 16], joined);
+    return textf("%s/%s", dir, name);
 }
 
 static void remove_all(const char *path)
@@ -35,19 +30,12 @@ static void fresh_folder(const char *dir)
 }
 
 /* A PEFT folder of its own, with text replaced in its config. */
-static void make_adapter(const char *dir, const char *from, const char *find, const char *put)
+static void make_adapter(const char *dir, const char *from, const char *find, const char *with)
 {
-    char *text;
-    size_t size;
     fresh_folder(dir);
     copy_file(within(dir, "adapter_model.safetensors"), within(from, "adapter_model.safetensors"));
-    CHECK_OK(sheaf__file_read_all(&text, &size, within(from, "adapter_config.json"), 1 << 20));
-    char *at = strstr(text, find);
-    assert_non_null(at);
-    FILE *f = fopen(within(dir, "adapter_config.json"), "w");
-    fprintf(f, "%.*s%s%s", (int)(at - text), text, put, at + strlen(find));
-    fclose(f);
-    free(text);
+    copy_edited(within(dir, "adapter_config.json"), within(from, "adapter_config.json"), find,
+                with);
 }
 
 /* Into a folder that is not there yet. */
@@ -76,53 +64,24 @@ static bool contains(const char *text, const char *part)
 
 /* ---- comparing ---- */
 
-static void *tensor_bytes(const sheaf_safetensors *file, const sheaf_safetensors_entry *e)
-{
-    void *bytes = malloc((size_t)e->bytes + 1);
-    CHECK_OK(sheaf__safetensors_read(file, e, 0, bytes, e->bytes));
-    return bytes;
-}
-
-static void same_tensor(const char *name, const sheaf_safetensors *a,
-                        const sheaf_safetensors_entry *x, const sheaf_safetensors *b,
-                        const sheaf_safetensors_entry *y)
-{
-    if (x == NULL || y == NULL)
-        fail_msg("%s is missing", name);
-    if (x->bytes != y->bytes || x->dtype != y->dtype)
-        fail_msg("%s: %s of %lld bytes, wanted %s of %lld", name, sheaf_dtype_name(x->dtype),
-                 (long long)x->bytes, sheaf_dtype_name(y->dtype), (long long)y->bytes);
-    void *p = tensor_bytes(a, x), *q = tensor_bytes(b, y);
-    CHECK_BYTES(name, p, q, x->bytes);
-    free(p);
-    free(q);
-}
-
 /* Every tensor of `out` is that of `changed`, where it has one, and otherwise that of `base`
  * (`partial`: such a one is not compared). Every tensor of `changed` is there. */
 static void compare(const char *out, const char *changed, const char *base, bool partial)
 {
-    sheaf_safetensors *got, *want, *was;
-    CHECK_OK(sheaf__safetensors_open(&got, within(out, "model.safetensors")));
-    CHECK_OK(sheaf__safetensors_open(&want, changed));
-    CHECK_OK(sheaf__safetensors_open(&was, within(base, "model.safetensors")));
-    for (int64_t i = 0; i < want->header.count; i++) {
-        const sheaf_safetensors_entry *e = &want->header.entry[i];
-        same_tensor(e->name, got, sheaf__safetensors_find(got, e->name), want, e);
-    }
+    const size_t mark = keeping.n;
+    const sheaf_safetensors *got = record(within(out, "model.safetensors")),
+                            *want = record(changed),
+                            *was = record(within(base, "model.safetensors"));
+    for (int64_t i = 0; i < want->header.count; i++)
+        check_same_tensor(got, want->header.entry[i].name, want, want->header.entry[i].name);
     for (int64_t i = 0; i < got->header.count && !partial; i++) {
-        const sheaf_safetensors_entry *e = &got->header.entry[i];
-        if (sheaf__safetensors_find(want, e->name) != NULL)
-            continue;
-        const bool head = strcmp(e->name, "lm_head.weight") == 0;
-        const sheaf_safetensors_entry *b = sheaf__safetensors_find(was, e->name);
-        same_tensor(e->name, got, e, was,
-                    b == NULL && head ? sheaf__safetensors_find(was, "model.embed_tokens.weight")
-                                      : b);
+        const char *name = got->header.entry[i].name;
+        const bool head =
+            strcmp(name, "lm_head.weight") == 0 && sheaf__safetensors_find(was, name) == NULL;
+        if (sheaf__safetensors_find(want, name) == NULL)
+            check_same_tensor(got, name, was, head ? "model.embed_tokens.weight" : name);
     }
-    sheaf__safetensors_close(got);
-    sheaf__safetensors_close(want);
-    sheaf__safetensors_close(was);
+    release_kept(mark);
 }
 
 /* ---- the recorded cases ---- */
@@ -195,11 +154,11 @@ static int each_name(const char *folder, int (*check)(const char *name))
 /* Whatever variants lie beside the models of golden/llama, each with the weights it changed. */
 static int every_variant(const char *model)
 {
-    char dir[1600], base[1600], **names = NULL;
+    const char *dir = within(golden(within("llama", model)), "lora_variants"),
+               *base = within(golden(within("llama", model)), "hf");
+    char **names = NULL;
     int64_t count = 0;
     int n = 0;
-    snprintf(dir, sizeof dir, "%s/lora_variants", golden(within("llama", model)));
-    snprintf(base, sizeof base, "%s/hf", golden(within("llama", model)));
     if (!there(dir))
         return 0;
     CHECK_OK(sheaf__list_dir(&names, &count, dir));
@@ -284,9 +243,7 @@ static const char *of_case(const char *name, const char *file)
 
 static const char *weights_of(const recorded *r)
 {
-    char file[64];
-    snprintf(file, sizeof file, "model_%s.safetensors", r->type);
-    return of_case(r->base, file);
+    return of_case(r->base, textf("model_%s.safetensors", r->type));
 }
 
 static void make_base(const recorded *r)
@@ -332,33 +289,29 @@ static void run_recorded(const recorded *r, sheaf_weights_merge_mode mode,
  * recordings tell what the table must be (W + D), and that is all they are good for. */
 static void check_tied_lora(const recorded *r)
 {
-    sheaf_safetensors *got, *want, *was;
-    CHECK_OK(sheaf__safetensors_open(&got, at("out/model.safetensors")));
-    CHECK_OK(sheaf__safetensors_open(&was, at("base/model.safetensors")));
-    CHECK_OK(sheaf__safetensors_open(&want, of_case(r->name, r->file)));
     static const char table[] = "model.embed_tokens.weight", head[] = "lm_head.weight";
+    const size_t mark = keeping.n;
+    const sheaf_safetensors *got = record(at("out/model.safetensors")),
+                            *was = record(at("base/model.safetensors")),
+                            *want = record(of_case(r->name, r->file));
     const bool keep = contains(r->name, "keep_tie");
     assert_int_equal(sheaf__safetensors_find(got, head) == NULL, keep);
-    const sheaf_safetensors_entry *x = sheaf__safetensors_find(got, table),
-                                  *y = sheaf__safetensors_find(want, table);
-    const sheaf_safetensors_entry *b = sheaf__safetensors_find(was, table);
+    const sheaf_safetensors_entry *x;
+    const float *g = raw_of(got, table, &x), *w = raw_of(want, table, NULL),
+                *o = raw_of(was, table, NULL);
     if (!keep) {
-        same_tensor(table, got, x, want, y); /* W + D, once */
-        same_tensor(head, got, sheaf__safetensors_find(got, head), was, b);
+        check_same_tensor(got, table, want, table); /* W + D, once */
+        check_same_tensor(got, head, was, table);
     } else if (x->dtype == SHEAF_F32) { /* W + 2 D: halfway from the base to PEFT's */
-        float *g = tensor_bytes(got, x), *w = tensor_bytes(want, y), *o = tensor_bytes(was, b);
         for (int64_t i = 0; i < x->bytes / 4; i++)
             CHECK_NEAR(table, g[i], 0.5 * ((double)w[i] + (double)o[i]), 1e-6);
-        free(g), free(w), free(o);
     }
     for (int64_t i = 0; i < want->header.count; i++) {
-        const sheaf_safetensors_entry *e = &want->header.entry[i];
-        if (strcmp(e->name, table) != 0 && strcmp(e->name, head) != 0)
-            same_tensor(e->name, got, sheaf__safetensors_find(got, e->name), want, e);
+        const char *name = want->header.entry[i].name;
+        if (strcmp(name, table) != 0 && strcmp(name, head) != 0)
+            check_same_tensor(got, name, want, name);
     }
-    sheaf__safetensors_close(got);
-    sheaf__safetensors_close(want);
-    sheaf__safetensors_close(was);
+    release_kept(mark);
 }
 
 static void check_recorded(const recorded *r, sheaf_weights_merge_mode mode)
@@ -430,27 +383,28 @@ TEST(test_merge__every_recorded_case_equals_peft)
 
 /* ---- combined adapters ---- */
 
+static int64_t rank_of(const char *adapter)
+{
+    const sheaf_safetensors *file = record(adapter);
+    int64_t rank = 0;
+    for (int64_t i = 0; i < file->header.count; i++)
+        if (contains(file->header.entry[i].name, "lora_A"))
+            rank = file->header.entry[i].shape[0];
+    return rank;
+}
+
 /* `file` with a config as add_weighted_adapter() leaves it: r is the rank found, alpha = r. */
 static void adapter_of_file(const char *dir, const char *file, const char *config)
 {
-    char text[4096];
+    const int rank = (int)rank_of(file);
     json_t *object = NULL;
-    sheaf_safetensors *tensors;
     fresh_folder(dir);
     copy_file(within(dir, "adapter_model.safetensors"), file);
-    CHECK_OK(sheaf__safetensors_open(&tensors, file));
-    int64_t rank = 0;
-    for (int64_t i = 0; i < tensors->header.count; i++)
-        if (contains(tensors->header.entry[i].name, "lora_A"))
-            rank = tensors->header.entry[i].shape[0];
-    sheaf__safetensors_close(tensors);
     CHECK_OK(sheaf__json_load(&object, config));
-    char *targets = json_dumps(json_object_get(object, "target_modules"), JSON_ENCODE_ANY);
-    snprintf(text, sizeof text,
-             "{\"peft_type\": \"LORA\", \"r\": %d, \"lora_alpha\": %d, \"target_modules\": %s}",
-             (int)rank, (int)rank, targets);
-    put(within(dir, "adapter_config.json"), text);
-    free(targets);
+    json_t *made = json_pack("{s:s, s:i, s:i, s:O}", "peft_type", "LORA", "r", rank, "lora_alpha",
+                             rank, "target_modules", json_object_get(object, "target_modules"));
+    assert_int_equal(json_dump_file(made, within(dir, "adapter_config.json"), 0), 0);
+    json_decref(made);
     json_decref(object);
 }
 
@@ -486,22 +440,13 @@ static int written_mix(const char *name, const char *how)
                                                                   .dst = at("mixed"),
                                                                   .combine = how,
                                                                   .weights = weights }));
-    sheaf_safetensors *got, *want;
-    CHECK_OK(sheaf__safetensors_open(&got, at("mixed/adapter_model.safetensors")));
-    CHECK_OK(sheaf__safetensors_open(&want, of_case(name, "mix_adapter.safetensors")));
-    assert_int_equal(got->header.count, want->header.count);
-    int64_t rank = 0;
-    for (int64_t i = 0; i < want->header.count; i++) {
-        const sheaf_safetensors_entry *e = &want->header.entry[i];
-        same_tensor(e->name, got, sheaf__safetensors_find(got, e->name), want, e);
-        rank = contains(e->name, "lora_A") ? e->shape[0] : rank;
-    }
+    check_same_tensors(at("mixed/adapter_model.safetensors"),
+                       of_case(name, "mix_adapter.safetensors"), 0);
+    const int64_t rank = rank_of(at("mixed/adapter_model.safetensors"));
     sheaf_lora_options options;
     CHECK_OK(sheaf_lora_options_read(&options, at("mixed/adapter_config.json"), NULL));
     assert_true(options.alpha == (double)options.rank && options.rank == rank);
     sheaf_lora_options_release(&options);
-    sheaf__safetensors_close(got);
-    sheaf__safetensors_close(want);
     return 1;
 }
 
@@ -663,13 +608,12 @@ TEST(test_merge__other_dtype_is_one_rounding)
     for (int64_t i = 0; i < a->count(a); i++) {
         const sheaf_source_entry *e = a->entry(a, i);
         const int64_t cols = e->ndim > 1 ? e->shape[1] : 1, n = e->shape[0] * cols;
-        float *x = malloc((size_t)n * 4);
-        uint16_t *y = malloc((size_t)n * 2), *z = malloc((size_t)n * 2);
+        float *x = room((size_t)n * 4);
+        uint16_t *y = room((size_t)n * 2), *z = room((size_t)n * 2);
         CHECK_OK(a->read(a, e->name, 0, e->shape[0], 0, cols, x));
         CHECK_OK(b->read(b, e->name, 0, e->shape[0], 0, cols, y));
         sheaf__kernels_for("ref")->convert(z, SHEAF_BF16, x, SHEAF_F32, n);
         CHECK_BYTES(e->name, y, z, n * 2);
-        free(x), free(y), free(z);
     }
     a->close(a);
     b->close(b);

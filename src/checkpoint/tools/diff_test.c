@@ -1,13 +1,11 @@
 /* diff_test.c - undivided tensors of a checkpoint, and what sheaf diff finds. */
 #include "tests/faults/tiny_state.h"
-#include "tests/files.h"
 #include "tests/golden.h"
-#include "tests/put_tensors.h"
+#include "tests/stored.h"
 
 #include <unistd.h>
 
 #include "checkpoint/tools/verify.h"
-#include "formats/safetensors.h"
 
 /* ---- a checkpoint as a source ---- */
 
@@ -87,9 +85,10 @@ TEST(test_diff__checkpoints)
 static const char *write_file(const char *name, const sheaf_safetensors_spec *specs, int n,
                               const void *const *data)
 {
-    const char *path = at(name);
-    put_tensors(path, specs, n, data);
-    return path;
+    made_tensors made = { .count = 0 };
+    for (int i = 0; i < n; i++)
+        made_add(&made, specs[i].name, specs[i].dtype, specs[i].ndim, specs[i].shape, data[i]);
+    return made_write(&made, at(name));
 }
 
 TEST(test_diff__values_types_shapes_and_names)
@@ -131,23 +130,6 @@ TEST(test_diff__values_types_shapes_and_names)
 
 /* ---- models ---- */
 
-/* copy_with - a copy with `put` in place of `find`, where that is not NULL. */
-static void copy_with(const char *to, const char *from, const char *find, const char *put)
-{
-    char *bytes;
-    size_t size;
-    CHECK_OK(sheaf__file_read_all(&bytes, &size, from, 1 << 20));
-    FILE *f = fopen(to, "w");
-    const char *at = find != NULL ? strstr(bytes, find) : NULL;
-    assert_true(find == NULL || at != NULL);
-    const size_t head = at != NULL ? (size_t)(at - bytes) : size;
-    fwrite(bytes, 1, head, f);
-    if (at != NULL)
-        fprintf(f, "%s%s", put, at + strlen(find));
-    fclose(f);
-    free(bytes);
-}
-
 TEST(test_diff__shards_and_adapters)
 {
     const char *a = golden("llama/tiny_llama/lora/adapter_init"),
@@ -174,12 +156,12 @@ TEST(test_diff__shards_and_adapters)
     };
     for (size_t i = 0; i < ARRAY_LEN(edits); i++) {
         CHECK_OK(sheaf__make_dir(at("adapter")));
-        copy_with(at("adapter/adapter_model.safetensors"),
-                  golden("llama/tiny_llama/lora/adapter_init/adapter_model.safetensors"), NULL,
-                  NULL);
-        copy_with(at("adapter/adapter_config.json"),
-                  golden("llama/tiny_llama/lora/adapter_init/adapter_config.json"), edits[i].find,
-                  edits[i].put);
+        copy_edited(at("adapter/adapter_model.safetensors"),
+                    golden("llama/tiny_llama/lora/adapter_init/adapter_model.safetensors"), NULL,
+                    NULL);
+        copy_edited(at("adapter/adapter_config.json"),
+                    golden("llama/tiny_llama/lora/adapter_init/adapter_config.json"), edits[i].find,
+                    edits[i].put);
         assert_int_equal(
             differ_by(&report, golden("llama/tiny_llama/lora/adapter_init"), at("adapter")),
             edits[i].keys > 0);
@@ -210,9 +192,9 @@ TEST(test_diff__configs_that_mean_the_same)
     sheaf_weights_diff_report report;
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         CHECK_OK(sheaf__make_dir(at("model")));
-        copy_with(at("model/model.safetensors"), golden("llama/tiny_llama/hf/model.safetensors"),
-                  NULL, NULL);
-        copy_with(at("model/config.json"), golden(rows[i].config), rows[i].find, rows[i].put);
+        copy_edited(at("model/model.safetensors"), golden("llama/tiny_llama/hf/model.safetensors"),
+                    NULL, NULL);
+        copy_edited(at("model/config.json"), golden(rows[i].config), rows[i].find, rows[i].put);
         (void)differ_by(&report, golden("llama/tiny_llama/hf"), at("model"));
         if (report.config_keys != rows[i].keys)
             fail_msg("row %zu: %d keys differ: %s", i, (int)report.config_keys, told);
@@ -231,7 +213,7 @@ TEST(test_diff__tied_head)
     sheaf_weights_diff_report report;
     CHECK_OK(sheaf__make_dir(at("tied")));
     write_file("tied/model.safetensors", specs, 1, (const void *const[]){ x });
-    copy_with(at("tied/config.json"), golden("llama/tiny_qwen2/hf/config.json"), NULL, NULL);
+    copy_edited(at("tied/config.json"), golden("llama/tiny_qwen2/hf/config.json"), NULL, NULL);
     const char *equal = write_file("equal.safetensors", specs, 2, (const void *const[]){ x, x });
     assert_false(differ_by(&report, at("tied"), equal));
     assert_int_equal(report.tensors, 2);
@@ -248,13 +230,11 @@ static const char *folder_of_model(const char *name, const float *moment)
     const sheaf_safetensors_spec one = { "w", SHEAF_F32, 2, { 2, 2 } };
     const sheaf_safetensors_spec two[] = { { "exp_avg.w", SHEAF_F32, 2, { 2, 2 } },
                                            { "exp_avg_sq.w", SHEAF_F32, 2, { 2, 2 } } };
-    char file[256];
     CHECK_OK(sheaf__make_dir(at(name)));
-    snprintf(file, sizeof file, "%s/model.safetensors", name);
-    write_file(file, &one, 1, (const void *const[]){ weight });
-    snprintf(file, sizeof file, "%s/optimizer.safetensors", name);
+    write_file(textf("%s/model.safetensors", name), &one, 1, (const void *const[]){ weight });
     if (moment != NULL)
-        write_file(file, two, 2, (const void *const[]){ weight, moment });
+        write_file(textf("%s/optimizer.safetensors", name), two, 2,
+                   (const void *const[]){ weight, moment });
     return at(name);
 }
 
