@@ -6,7 +6,6 @@
 #include <dirent.h>
 
 #include "base/file.h"
-#include "tests/kept.h"
 
 static struct {
     char dir[64];

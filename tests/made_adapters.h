@@ -36,7 +36,7 @@ static inline int64_t volume(const thing *t)
 static inline float *values(const thing *t, float scale)
 {
     const uint64_t key = sheaf__name_key(t->like != NULL ? t->like : t->name);
-    float *x = malloc((size_t)volume(t) * 4 + 4);
+    float *x = room((size_t)volume(t) * sizeof *x);
     for (int64_t i = 0; i < volume(t); i++)
         x[i] = t->second != 0 && i == 1 ? t->second
                                         : sheaf__random_normal(3, key, (uint64_t)i) * scale;
@@ -60,18 +60,16 @@ static inline void write_file(const char *path, const thing *things, int n)
     }
     CHECK_OK(sheaf__safetensors_begin(&w, path, specs, n, NULL, 0));
     for (int i = 0; i < n; i++) {
-        const int64_t bytes = volume(&things[i]) * (int64_t)sheaf_dtype_bytes(things[i].dtype);
-        float *x = values(&things[i], scale_of(things[i].name));
-        char *stored = malloc((size_t)bytes + 8);
-        if (things[i].dtype == SHEAF_I64)
-            for (int64_t k = 0; k < volume(&things[i]); k++)
-                ((int64_t *)(void *)stored)[k] = k * k;
+        const thing *t = &things[i];
+        const int64_t bytes = volume(t) * (int64_t)sheaf_dtype_bytes(t->dtype);
+        int64_t *stored = room((size_t)bytes);
+        if (t->dtype == SHEAF_I64)
+            for (int64_t k = 0; k < volume(t); k++)
+                stored[k] = k * k;
         else
-            sheaf__kernels_for("ref")->convert(stored, things[i].dtype, x, SHEAF_F32,
-                                               volume(&things[i]));
+            sheaf__kernels_for("ref")->convert(stored, t->dtype, values(t, scale_of(t->name)),
+                                               SHEAF_F32, volume(t));
         CHECK_OK(sheaf__safetensors_write(w, i, 0, stored, bytes));
-        free(x);
-        free(stored);
     }
     CHECK_OK(sheaf__safetensors_finish(w));
 }
@@ -79,14 +77,17 @@ static inline void write_file(const char *path, const thing *things, int n)
 static inline void write_folder(const char *dir, const char *file, const char *config_name,
                                 const char *config, const thing *things, int n)
 {
-    char path[512];
     CHECK_OK(sheaf__remove_tree(dir));
     assert_int_equal(mkdir(dir, 0755), 0);
-    snprintf(path, sizeof path, "%s/%s", dir, file);
-    write_file(path, things, n);
-    snprintf(path, sizeof path, "%s/%s", dir, config_name);
+    write_file(textf("%s/%s", dir, file), things, n);
     if (config != NULL)
-        put(path, config);
+        put(textf("%s/%s", dir, config_name), config);
+}
+
+/* The model "base". */
+static inline void write_base(const char *config, const thing *things, int n)
+{
+    write_folder(at("base"), "model.safetensors", "config.json", config, things, n);
 }
 
 static inline void write_adapter(const char *dir, const char *config, const thing *things, int n)
@@ -107,6 +108,14 @@ static inline sheaf_status *merge(const char *base, const char *a, const char *b
                                                        .threads = 3 });
 }
 
+/* The adapter "one" onto "base", into "out"; report NULL: not asked. */
+static inline sheaf_status *merge_one(sheaf_weights_merge_report *report)
+{
+    sheaf_weights_merge_report unread;
+    return merge(at("base"), at("one"), NULL, SHEAF_MERGE_ROUND_ONCE,
+                 report == NULL ? &unread : report);
+}
+
 /* A tensor as float32; NULL when there is none. */
 static inline float *result(const char *dir, const char *name, int64_t *rows)
 {
@@ -118,14 +127,13 @@ static inline float *result(const char *dir, const char *name, int64_t *rows)
         int64_t n = 1;
         for (int i = 0; i < e->ndim; i++)
             n *= e->shape[i];
-        void *stored = malloc((size_t)n * 4 + 4);
-        x = malloc((size_t)n * 4 + 4);
+        void *stored = room((size_t)n * 4);
+        x = room((size_t)n * 4);
         const int64_t cols = e->ndim > 1 ? e->shape[e->ndim - 1] : 1;
         CHECK_OK(s->read(s, name, 0, n / cols, 0, cols, stored));
         sheaf__kernels_for("ref")->convert(x, SHEAF_F32, stored, e->dtype, n);
         if (rows != NULL)
             *rows = e->shape[0];
-        free(stored);
     }
     s->close(s);
     return x;

@@ -1,10 +1,7 @@
 /* cog_test.c - which layers of CogVLM and CogAgent an adapter means, and its factors of fused
  * layers. */
-#include "tests/check.h"
 #include "tests/fake_source.h"
-#include "tests/small_config.h"
-
-#include "lora/adapter.h"
+#include "tests/resolved.h"
 
 static sheaf_config config(sheaf_family family)
 {
@@ -44,20 +41,9 @@ static sheaf_config config(sheaf_family family)
     return c;
 }
 
-static sheaf_schema *schema_of(sheaf_family family, int slices)
+static const sheaf_schema *cog(sheaf_family family, int slices)
 {
-    sheaf_schema *schema;
-    const sheaf_config c = config(family);
-    CHECK_OK(sheaf_schema_new(&schema, &c, slices));
-    return schema;
-}
-
-static sheaf_lora_options options_of(const char *targets)
-{
-    sheaf_lora_options o;
-    CHECK_OK(sheaf__lora_options_default(&o));
-    CHECK_OK(sheaf__lora_set_targets(&o, targets));
-    return o;
+    return schema_of(config(family), slices);
 }
 
 static const sheaf_lora_module *module_of(const sheaf_lora *lora, const char *path)
@@ -111,23 +97,17 @@ static const struct {
 TEST(test_cog__selections)
 {
     for (size_t i = 0; i < ARRAY_LEN(selections); i++) {
-        sheaf_schema *schema = schema_of(selections[i].family, 8);
-        sheaf_lora_options o = options_of(selections[i].targets);
-        CHECK_OK(sheaf__lora_set_exclude(&o, selections[i].exclude));
-        CHECK_OK(sheaf__lora_set_layers(&o, selections[i].layers));
-        sheaf_lora *lora, *again;
-        CHECK_OK(sheaf_lora_resolve(&lora, schema, &o));
+        const sheaf_schema *schema = cog(selections[i].family, 8);
+        sheaf_lora_options *o = options_of(selections[i].targets);
+        CHECK_OK(sheaf__lora_set_exclude(o, selections[i].exclude));
+        CHECK_OK(sheaf__lora_set_layers(o, selections[i].layers));
+        sheaf_lora *lora = resolved(schema, o);
         if (lora->nmodules != selections[i].count)
             fail_msg("%s: %d modules", selections[i].targets, lora->nmodules);
-        CHECK_OK(sheaf_lora_resolve(&again, schema,
-                                    &lora->options)); /* spelled out, they mean the same */
+        sheaf_lora *again = resolved(schema, &lora->options); /* spelled out, they mean the same */
         assert_int_equal(again->nmodules, lora->nmodules);
         for (int m = 0; m < lora->nmodules; m++)
             assert_ptr_equal(again->module[m].base, lora->module[m].base);
-        sheaf_lora_free(lora);
-        sheaf_lora_free(again);
-        sheaf_lora_options_release(&o);
-        sheaf_schema_free(schema);
     }
 }
 
@@ -158,23 +138,17 @@ static const struct {
 TEST(test_cog__what_cannot_be_is_named)
 {
     for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
-        sheaf_schema *schema = schema_of(wrong[i].family, 4);
-        sheaf_lora_options o = options_of(wrong[i].targets);
-        CHECK_OK(sheaf__lora_set_saved(&o, wrong[i].saved));
-        CHECK_OK(sheaf__lora_set_layers(&o, wrong[i].layers));
+        const sheaf_schema *schema = cog(wrong[i].family, 4);
+        sheaf_lora_options *o = options_of(wrong[i].targets);
+        CHECK_OK(sheaf__lora_set_saved(o, wrong[i].saved));
+        CHECK_OK(sheaf__lora_set_layers(o, wrong[i].layers));
         sheaf_lora *lora;
-        CHECK_FAILS(sheaf_lora_resolve(&lora, schema, &o), wrong[i].code, wrong[i].part);
-        sheaf_lora_options_release(&o);
-        sheaf_schema_free(schema);
+        CHECK_FAILS(sheaf_lora_resolve(&lora, schema, o), wrong[i].code, wrong[i].part);
     }
-    const sheaf_config c = small_config(SHEAF_LLAMA, 64, 16, 16, 1, 2, 2, 8);
-    sheaf_schema *schema;
+    const sheaf_schema *schema = schema_of(small_config(SHEAF_LLAMA, 64, 16, 16, 1, 2, 2, 8), 1);
     sheaf_lora *lora;
-    sheaf_lora_options o = options_of("sat");
-    CHECK_OK(sheaf_schema_new(&schema, &c, 1));
-    CHECK_FAILS(sheaf_lora_resolve(&lora, schema, &o), SHEAF_E_ARG, "CogVLM or CogAgent");
-    sheaf_schema_free(schema);
-    sheaf_lora_options_release(&o);
+    CHECK_FAILS(sheaf_lora_resolve(&lora, schema, options_of("sat")), SHEAF_E_ARG,
+                "CogVLM or CogAgent");
 }
 
 /* ---- ranks, shapes, cuts ---- */
@@ -213,23 +187,23 @@ TEST(test_cog__fused_layers_have_factors_for_each_part)
     for (size_t k = 0; k < ARRAY_LEN(cases); k++) {
         const bool rslora = cases[k].rslora;
         const int64_t rank = cases[k].rank;
-        sheaf_schema *schema = schema_of(SHEAF_COGAGENT, 8);
-        sheaf_lora_options o = options_of("sat-vit");
-        o.rank = rank, o.alpha = cases[k].alpha, o.rslora = rslora;
+        const sheaf_schema *schema = cog(SHEAF_COGAGENT, 8);
+        sheaf_lora_options *o = options_of("sat-vit");
+        o->rank = rank, o->alpha = cases[k].alpha, o->rslora = rslora;
         CHECK_OK(sheaf__lora_set_pattern(
-            &o.rank_pattern,
+            &o->rank_pattern,
             "layers.2.cross_attention.key_value=3,^transformer.layers.0.attention.query_key_value=6",
             true));
-        sheaf_lora *lora, *read;
-        CHECK_OK(sheaf_lora_resolve(&lora, schema, &o));
-        const float scale = sheaf_lora_scale(o.alpha, rank, rslora),
-                    three = sheaf_lora_scale(o.alpha, 3, rslora);
+        sheaf_lora *lora = resolved(schema, o);
+        const float scale = sheaf_lora_scale(o->alpha, rank, rslora),
+                    three = sheaf_lora_scale(o->alpha, 3, rslora);
         const sheaf_lora_module *qkv = module_of(lora, QKV),
                                 *kv = module_of(lora,
                                                 "transformer.layers.2.cross_attention.key_value");
         const sheaf_lora_module *dense =
             module_of(lora, "transformer.layers.0.cross_attention.dense");
-        check_module(qkv, 3, 6, (int64_t[]){ 18, 32, 96, 6 }, sheaf_lora_scale(o.alpha, 6, rslora));
+        check_module(qkv, 3, 6, (int64_t[]){ 18, 32, 96, 6 },
+                     sheaf_lora_scale(o->alpha, 6, rslora));
         check_module(kv, 2, 3, (int64_t[]){ 6, 16, 48, 3 }, three);
         check_module(dense, 1, rank, (int64_t[]){ rank, 24, 32, rank }, scale);
         check_module(module_of(lora, VIT QKV), 3, rank, (int64_t[]){ 3 * rank, 24, 72, rank },
@@ -240,38 +214,29 @@ TEST(test_cog__fused_layers_have_factors_for_each_part)
         assert_true(dense->b_cut.nparts == 0 && dense->a_cut.nparts == 1 && dense->a_cut.axis == 1);
         assert_string_equal(qkv->a_name, "base_model.model." QKV ".lora_A.weight");
         /* a file gives the same modules, with the same scale bit for bit */
-        CHECK_OK(sheaf_lora_resolve(&read, schema, &lora->options));
+        sheaf_lora *read = resolved(schema, &lora->options);
         for (int i = 0; i < lora->nmodules; i++) {
             const sheaf_lora_module *m = &lora->module[i];
             check_module(&read->module[i], m->parts, m->rank,
                          (int64_t[]){ m->a_shape[0], m->a_shape[1], m->b_shape[0], m->b_shape[1] },
                          m->scale);
         }
-        sheaf_lora_free(lora);
-        sheaf_lora_free(read);
-        sheaf_lora_options_release(&o);
-        sheaf_schema_free(schema);
     }
 }
 
 TEST(test_cog__a_rank_that_does_not_divide_is_dense)
 {
-    sheaf_schema *schema = schema_of(SHEAF_COGVLM, 4);
-    sheaf_lora_options o = options_of("sat");
-    o.rank = 8, o.alpha = 4, o.whole_rank = true;
-    sheaf_lora *lora;
-    CHECK_OK(sheaf_lora_resolve(&lora, schema, &o));
+    const sheaf_schema *schema = cog(SHEAF_COGVLM, 4);
+    sheaf_lora_options *o = options_of("sat");
+    o->rank = 8, o->alpha = 4, o->whole_rank = true;
+    sheaf_lora *lora = resolved(schema, o);
     const sheaf_lora_module *qkv = module_of(lora, QKV);
     assert_true(qkv->dense && qkv->rank == 8 && qkv->scale == 0.5f && qkv->a_shape[0] == 8 &&
                 qkv->b_shape[1] == 8);
     CHECK_FAILS(sheaf_lora_check_trainable(lora), SHEAF_E_UNSUPPORTED, "train a new adapter");
-    sheaf_lora_free(lora);
-    sheaf_lora_options_release(&o);
     o = options_of("sat");
-    o.rank = 21846; /* of three parts too many */
-    CHECK_FAILS(sheaf_lora_resolve(&lora, schema, &o), SHEAF_E_ARG, "1 to 21845");
-    sheaf_lora_options_release(&o);
-    sheaf_schema_free(schema);
+    o->rank = 21846; /* of three parts too many */
+    CHECK_FAILS(sheaf_lora_resolve(&lora, schema, o), SHEAF_E_ARG, "1 to 21845");
 }
 
 /* ---- saved whole ---- */
@@ -294,21 +259,17 @@ TEST(test_cog__saved_tensors_keep_their_names)
           "base_model.model.mixins.eva.boi" }, /* buffers are not trained */
         { "vit.model", 4 + 2 * 21, NULL },
     };
-    sheaf_schema *schema = schema_of(SHEAF_COGAGENT, 4);
+    const sheaf_schema *schema = cog(SHEAF_COGAGENT, 4);
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        sheaf_lora_options o = options_of("attention.dense");
-        CHECK_OK(sheaf__lora_set_saved(&o, cases[i].saved));
-        o.tolerant = true;
-        sheaf_lora *lora;
-        CHECK_OK(sheaf_lora_resolve(&lora, schema, &o));
+        sheaf_lora_options *o = options_of("attention.dense");
+        CHECK_OK(sheaf__lora_set_saved(o, cases[i].saved));
+        o->tolerant = true;
+        sheaf_lora *lora = resolved(schema, o);
         if (lora->nsaved != cases[i].count)
             fail_msg("%s: %d tensors", cases[i].saved, lora->nsaved);
         if (cases[i].first != NULL)
             assert_string_equal(lora->saved_name[0], cases[i].first);
-        sheaf_lora_free(lora);
-        sheaf_lora_options_release(&o);
     }
-    sheaf_schema_free(schema);
 }
 
 /* ---- a file ---- */
@@ -372,7 +333,7 @@ static void check_tensor(sheaf_source *source, const char *name, int tensor, con
     const sheaf_source_entry *e = source->find(source, name);
     assert_non_null(e);
     assert_true(e->shape[0] == shape[0] && e->shape[1] == shape[1]);
-    uint16_t *x = malloc((size_t)(shape[0] * shape[1]) * 2 + 2);
+    uint16_t *x = room((size_t)(shape[0] * shape[1]) * 2 + 2);
     for (int64_t row0 = 0; row0 < shape[0]; row0 += 7) { /* boxes across the parts */
         const int64_t rows = shape[0] - row0 < 11 ? shape[0] - row0 : 11, cols = shape[1] - 1;
         CHECK_OK(source->read(source, name, row0, rows, 1, cols, x));
@@ -381,17 +342,15 @@ static void check_tensor(sheaf_source *source, const char *name, int tensor, con
                 if (x[r * cols + c] != value(tensor, row0 + r, c + 1))
                     fail_msg("%s: row %d", name, (int)(row0 + r));
     }
-    free(x);
 }
 
 TEST(test_fit__b_is_compact_where_the_file_is_block_diagonal)
 {
-    sheaf_schema *schema = schema_of(SHEAF_COGAGENT, 8);
-    sheaf_lora_options o = options_of("sat");
-    o.rank = 2;
-    sheaf_lora *lora, *same;
+    const sheaf_schema *schema = cog(SHEAF_COGAGENT, 8);
+    sheaf_lora_options *o = options_of("sat");
+    o->rank = 2;
     fake f;
-    CHECK_OK(sheaf_lora_resolve(&lora, schema, &o));
+    sheaf_lora *lora = resolved(schema, o);
     fake_of(&f, lora);
     f.data[1][2 * 6 + 5] = 0x8000; /* -0 off the blocks is a zero too */
     sheaf_source *adapter = &f.it.source;
@@ -419,23 +378,18 @@ TEST(test_fit__b_is_compact_where_the_file_is_block_diagonal)
     CHECK_BYTES("B of a file", spread, f.data[at] + 20 * 6, sizeof spread);
     adapter->close(adapter);
     assert_true(f.closed);
-    CHECK_OK(sheaf_lora_resolve(&same, schema, &lora->options));
-    sheaf_lora_free(same);
-    sheaf_lora_free(lora);
-    sheaf_lora_options_release(&o);
-    sheaf_schema_free(schema);
+    resolved(schema, &lora->options);
 }
 
 TEST(test_fit__a_dense_b_runs_but_is_not_trained)
 {
-    sheaf_schema *schema = schema_of(SHEAF_COGVLM, 8);
+    const sheaf_schema *schema = cog(SHEAF_COGVLM, 8);
     for (int where = 0; where < 3;
          where++) { /* before the block of its row, after it, in the last row */
-        sheaf_lora_options o = options_of(QKV ",attention.dense");
-        o.rank = 6, o.alpha = 3, o.whole_rank = true;
-        sheaf_lora *lora;
+        sheaf_lora_options *o = options_of(QKV ",attention.dense");
+        o->rank = 6, o->alpha = 3, o->whole_rank = true;
         fake f;
-        CHECK_OK(sheaf_lora_resolve(&lora, schema, &o));
+        sheaf_lora *lora = resolved(schema, o);
         fake_of(&f, lora);
         const sheaf_lora_module *qkv = module_of(lora, QKV);
         assert_true(!qkv->dense && qkv->rank == 2 && qkv->scale == 0.5f && qkv->alpha == 1);
@@ -449,26 +403,19 @@ TEST(test_fit__a_dense_b_runs_but_is_not_trained)
         assert_int_equal(adapter->find(adapter, qkv->b_name)->shape[1], 6);
         CHECK_FAILS(sheaf_lora_check_trainable(lora), SHEAF_E_UNSUPPORTED, QKV);
         adapter->close(adapter);
-        sheaf_lora_free(lora);
-        sheaf_lora_options_release(&o);
     }
-    sheaf_schema_free(schema);
 }
 
 TEST(test_fit__a_file_of_another_rank_is_refused)
 {
-    sheaf_schema *schema = schema_of(SHEAF_COGVLM, 8);
-    sheaf_lora_options o = options_of("sat");
-    sheaf_lora *lora;
+    const sheaf_schema *schema = cog(SHEAF_COGVLM, 8);
+    sheaf_lora_options *o = options_of("sat");
     fake f;
-    CHECK_OK(sheaf_lora_resolve(&lora, schema, &o));
+    sheaf_lora *lora = resolved(schema, o);
     fake_of(&f, lora);
     f.it.entry[1].shape[1] = 8; /* of one part */
     sheaf_source *adapter = &f.it.source;
     CHECK_FAILS(sheaf_lora_fit(&adapter, lora), SHEAF_E_LAYOUT, "shape [96, 24] | shape [96, 8]");
     assert_true(adapter == &f.it.source && !f.closed);
     adapter->close(adapter);
-    sheaf_lora_free(lora);
-    sheaf_lora_options_release(&o);
-    sheaf_schema_free(schema);
 }

@@ -1,5 +1,5 @@
 /* delta_test.c - the fast product gives the bits of the plain one. */
-#include "tests/check.h"
+#include "tests/kept.h"
 
 #include "base/cpu.h"
 #include "base/random.h"
@@ -36,10 +36,9 @@ TEST(test_delta__fast_equals_plain_bit_for_bit)
 {
     for (size_t s = 0; s < ARRAY_LEN(shapes); s++) {
         const int64_t rows = shapes[s].rows, cols = shapes[s].cols, rank = shapes[s].rank;
-        float *a = malloc((size_t)(rank * cols) * 4), *b = malloc((size_t)(rows * rank) * 4);
-        float *packed = malloc((size_t)sheaf__lora_packed_floats(rank, cols) * 4);
-        float *want = malloc((size_t)(rows * cols) * 4),
-              *got = malloc((size_t)(rows * cols + 1) * 4);
+        float *a = room((size_t)(rank * cols) * 4), *b = room((size_t)(rows * rank) * 4);
+        float *packed = room((size_t)sheaf__lora_packed_floats(rank, cols) * 4);
+        float *want = room((size_t)(rows * cols) * 4), *got = room((size_t)(rows * cols + 1) * 4);
         fill(a, rank * cols, 1, shapes[s].scale);
         fill(b, rows * rank, 2, shapes[s].scale);
         got[rows * cols] = 77; /* must stay */
@@ -48,8 +47,7 @@ TEST(test_delta__fast_equals_plain_bit_for_bit)
         for (int64_t k = 0; k < rank; k++)
             sheaf__lora_pack_row(packed, a + k * cols, k, rank, cols);
         sheaf__lora_delta(got, b, packed, rows, cols, rank, shapes[s].block);
-        char name[64];
-        snprintf(name, sizeof name, "shape %zu", s);
+        const char *name = textf("shape %zu", s);
         CHECK_BYTES(name, got, want, rows * cols * 4);
         assert_true(got[rows * cols] == 77);
         if (SHEAF__CPU_HAS("avx512f")) {
@@ -58,7 +56,6 @@ TEST(test_delta__fast_equals_plain_bit_for_bit)
             CHECK_BYTES(name, got, want, rows * cols * 4);
             assert_true(got[rows * cols] == 77);
         }
-        free(a), free(b), free(packed), free(want), free(got);
     }
 }
 
@@ -93,10 +90,10 @@ TEST(test_finish__is_the_plain_sum_rounded_once)
         for (size_t s = 0; s < ARRAY_LEN(sizes); s++)
             for (int with = 0; with < 2; with++) {
                 const int64_t n = sizes[s], size = (int64_t)sheaf_dtype_bytes(types[t]);
-                float *v = malloc((size_t)n * 4), *d = malloc((size_t)n * 4),
-                      *sum = malloc((size_t)n * 4);
-                char *was = malloc((size_t)(n * size)), *want = malloc((size_t)(n * size)),
-                     *got = malloc((size_t)(n * size + 1));
+                float *v = room((size_t)n * 4), *d = room((size_t)n * 4),
+                      *sum = room((size_t)n * 4);
+                char *was = room((size_t)(n * size)), *want = room((size_t)(n * size)),
+                     *got = room((size_t)(n * size + 1));
                 fill(v, n, 3, 1);
                 fill(d, n, 4, 1e-3f);
                 v[0] = 1e-7f; /* a denormal float16 */
@@ -129,7 +126,6 @@ TEST(test_finish__is_the_plain_sum_rounded_once)
                 d[n - 1] = 3e38f;
                 sheaf__lora_finish(&change, got, types[t], v, with ? d : NULL, 2.5f, was, n);
                 assert_int_equal(change.finite, types[t] != SHEAF_F16 && !with);
-                free(v), free(d), free(sum), free(was), free(want), free(got);
             }
 }
 
@@ -196,8 +192,7 @@ TEST(test_delta__as_pytorch_by_processor_and_rank)
 {
     for (size_t n = 0; n < ARRAY_LEN(recorded); n++) {
         const int64_t rank = recorded[n].rank;
-        float *a = malloc((size_t)(rank * 40) * 4), *b = malloc((size_t)(24 * rank) * 4),
-              d[24 * 40];
+        float *a = room((size_t)(rank * 40) * 4), *b = room((size_t)(24 * rank) * 4), d[24 * 40];
         fill_recorded(b, 24, rank, 7919, 104729);
         fill_recorded(a, rank, 40, 15485, 32452);
         product(d, b, a, 24, 40, rank,
@@ -208,7 +203,6 @@ TEST(test_delta__as_pytorch_by_processor_and_rank)
         if (hash != recorded[n].hash)
             fail_msg("%s, rank %d%s", sheaf__peft_cpu_name(recorded[n].cpu), (int)rank,
                      recorded[n].kernel ? ", a kernel" : "");
-        free(a), free(b);
     }
 }
 

@@ -1,11 +1,9 @@
 /* modules_to_save_test.c - tensors trained whole beside the factors: which, under which names, and
  * read back the same. */
 #include "tests/files.h"
-#include "tests/small_config.h"
+#include "tests/resolved.h"
 
-#include "lora/adapter.h"
-
-static sheaf_schema *schema_of(sheaf_family family)
+static const sheaf_schema *model_of(sheaf_family family)
 {
     sheaf_config c = small_config(family, 1100, 32, 48, 2, 4, 4, 8);
     if (family == SHEAF_COGAGENT) {
@@ -28,9 +26,7 @@ static sheaf_schema *schema_of(sheaf_family family)
                                      .patch = 14,
                                      .channels = 3 };
     }
-    sheaf_schema *schema;
-    CHECK_OK(sheaf_schema_new(&schema, &c, 4));
-    return schema;
+    return schema_of(c, 4);
 }
 
 /* Names that a chooser takes, up to a NULL; "x*" is every name with x in it. */
@@ -81,8 +77,7 @@ static void same_names(const char *what, char *const *got, int n, const char *co
 {
     int i = 0;
     for (; want[i] != NULL; i++) {
-        char full[512];
-        snprintf(full, sizeof full, "%s%s", prefix, want[i]);
+        const char *full = textf("%s%s", prefix, want[i]);
         if (i >= n || strcmp(got[i], full) != 0)
             fail_msg("%s: %s, wanted %s", what, i < n ? got[i] : "nothing", full);
     }
@@ -95,11 +90,10 @@ static void check_read_back(const char *name, const sheaf_lora *lora, const shea
 {
     char *text;
     sheaf_lora_options read;
-    sheaf_lora *again;
     CHECK_OK(sheaf_lora_options_json(&text, &lora->options));
     put(at("adapter_config.json"), text);
     CHECK_OK(sheaf_lora_options_read(&read, at("adapter_config.json"), NULL));
-    CHECK_OK(sheaf_lora_resolve(&again, schema, &read));
+    sheaf_lora *again = resolved(schema, &read);
     if (again->nmodules != lora->nmodules || again->nsaved != lora->nsaved)
         fail_msg("%s: %d modules and %d tensors, read back %d and %d", name, lora->nmodules,
                  lora->nsaved, again->nmodules, again->nsaved);
@@ -107,7 +101,6 @@ static void check_read_back(const char *name, const sheaf_lora *lora, const shea
         assert_ptr_equal(again->saved[i], lora->saved[i]);
         assert_string_equal(again->saved_name[i], lora->saved_name[i]);
     }
-    sheaf_lora_free(again);
     sheaf_lora_options_release(&read);
     free(text);
 }
@@ -115,12 +108,9 @@ static void check_read_back(const char *name, const sheaf_lora *lora, const shea
 TEST(test_beside__what_is_saved_and_told)
 {
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        sheaf_schema *schema = schema_of(cases[i].family);
-        sheaf_lora_options o;
-        sheaf_lora *lora;
-        CHECK_OK(sheaf__lora_options_default(&o));
-        CHECK_OK(sheaf__lora_set_targets(&o, cases[i].targets));
-        CHECK_OK(sheaf_lora_resolve(&lora, schema, &o));
+        const sheaf_schema *schema = model_of(cases[i].family);
+        sheaf_lora_options *o = options_of(cases[i].targets);
+        sheaf_lora *lora = resolved(schema, o);
         for (int again = 0; again < 2; again++) /* the second time changes nothing */
             CHECK_OK(sheaf_lora_save_also(lora, schema, is_listed, (void *)cases[i].chosen));
         same_names(cases[i].name, lora->saved_name, lora->nsaved, cases[i].saved,
@@ -128,9 +118,6 @@ TEST(test_beside__what_is_saved_and_told)
         same_names(cases[i].name, lora->options.modules_to_save.list,
                    lora->options.modules_to_save.n, cases[i].told, "");
         check_read_back(cases[i].name, lora, schema);
-        sheaf_lora_free(lora);
-        sheaf_lora_options_release(&o);
-        sheaf_schema_free(schema);
     }
 }
 
@@ -144,20 +131,14 @@ TEST(test_beside__joins_what_is_saved_already)
     static const char *const saved[] = { "mixins.lm.lm_head.weight",
                                          "transformer.word_embeddings.weight",
                                          "transformer.final_layernorm.weight", NULL };
-    sheaf_schema *schema = schema_of(SHEAF_COGAGENT);
-    sheaf_lora_options o;
-    sheaf_lora *lora;
-    CHECK_OK(sheaf__lora_options_default(&o));
-    CHECK_OK(sheaf__lora_set_targets(&o, "sat"));
-    CHECK_OK(sheaf__lora_set_saved(&o, "transformer.word_embeddings"));
-    CHECK_OK(sheaf_lora_resolve(&lora, schema, &o));
+    const sheaf_schema *schema = model_of(SHEAF_COGAGENT);
+    sheaf_lora_options *o = options_of("sat");
+    CHECK_OK(sheaf__lora_set_saved(o, "transformer.word_embeddings"));
+    sheaf_lora *lora = resolved(schema, o);
     assert_int_equal(lora->nsaved, 1);
     CHECK_OK(sheaf_lora_save_also(lora, schema, is_listed, (void *)chosen));
     same_names("joined", lora->saved_name, lora->nsaved, saved, "base_model.model.");
     check_read_back("joined", lora, schema);
-    sheaf_lora_free(lora);
-    sheaf_lora_options_release(&o);
-    sheaf_schema_free(schema);
 }
 
 FIXTURE(make_scratch, remove_scratch);

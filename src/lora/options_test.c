@@ -1,25 +1,9 @@
 /* options_test.c - adapter_config.json as PEFT writes it, and what is refused in one. */
-#include "tests/check.h"
+#include "tests/files.h"
+#include "tests/golden.h"
 
-#include <dirent.h>
-#include <unistd.h>
-
-#include "base/file.h"
 #include "base/json.h"
 #include "lora/adapter.h"
-
-static const char *data_dir(void)
-{
-    static char path[4096];
-    const char *golden = getenv("SHEAF_GOLDEN"), *data = getenv("SHEAF_TEST_DATA"),
-               *root = getenv("SHEAF_SOURCE_ROOT");
-    if (golden != NULL)
-        return golden;
-    if (data != NULL)
-        return data;
-    snprintf(path, sizeof path, "%s/tests/data", root != NULL ? root : ".");
-    return path;
-}
 
 /* ---- all recorded adapters ---- */
 
@@ -31,19 +15,10 @@ static const struct {
     { "/trainable_tokens/", "trained token rows" },
 };
 
-static sheaf_status *write_and_read(char **text, sheaf_lora_options *again,
-                                    const sheaf_lora_options *options)
+static sheaf_status *read_text(sheaf_lora_options *out, const char *text)
 {
-    sheaf_status *st = sheaf_lora_options_json(text, options);
-    if (st != NULL)
-        return st;
-    char path[] = "/tmp/sheaf-adapter-XXXXXX";
-    const int fd = mkstemp(path);
-    assert_true(fd >= 0 && write(fd, *text, strlen(*text)) == (ssize_t)strlen(*text));
-    close(fd);
-    st = sheaf_lora_options_read(again, path, NULL);
-    unlink(path);
-    return st;
+    put(at("adapter_config.json"), text);
+    return sheaf_lora_options_read(out, at("adapter_config.json"), NULL);
 }
 
 /* Written again, a file PEFT wrote has the same keys, values and bytes. */
@@ -60,12 +35,12 @@ static void one_file(const char *path)
     sheaf_lora_options o, again;
     CHECK_OK(sheaf_lora_options_read(&o, path, NULL));
     assert_null(o.unknown_keys);
-    char *text, *once_more, *original;
-    size_t size;
-    CHECK_OK(write_and_read(&text, &again, &o));
+    char *text, *once_more;
+    const char *original = file_text(path, NULL);
+    CHECK_OK(sheaf_lora_options_json(&text, &o));
+    CHECK_OK(read_text(&again, text));
     CHECK_OK(sheaf_lora_options_json(&once_more, &again));
     assert_string_equal(text, once_more);
-    CHECK_OK(sheaf__file_read_all(&original, &size, path, 1 << 20));
     json_t *mine = json_loads(text, 0, NULL), *theirs = json_loads(original, 0, NULL);
     assert_non_null(mine);
     assert_non_null(theirs);
@@ -81,7 +56,7 @@ static void one_file(const char *path)
     }
     json_decref(mine);
     json_decref(theirs);
-    free(text), free(once_more), free(original);
+    free(text), free(once_more);
     sheaf_lora_options_release(&o);
     sheaf_lora_options_release(&again);
 }
@@ -93,10 +68,9 @@ static int walk(const char *dir)
     if (d == NULL)
         return 0;
     for (struct dirent *e; (e = readdir(d)) != NULL;) {
-        char path[4096];
         if (e->d_name[0] == '.')
             continue;
-        snprintf(path, sizeof path, "%s/%s", dir, e->d_name);
+        const char *path = textf("%s/%s", dir, e->d_name);
         if (strcmp(e->d_name, "adapter_config.json") == 0) {
             one_file(path);
             n++;
@@ -110,25 +84,12 @@ static int walk(const char *dir)
 
 TEST(test_config__every_recorded_adapter_reads_and_writes_back)
 {
-    const int n = walk(data_dir());
+    const int n = walk(golden(""));
     print_message("%d adapter_config.json\n", n);
-    assert_true(n >= 1);
-    if (getenv("SHEAF_GOLDEN") != NULL)
-        assert_true(n >= 61);
+    assert_true(n >= (golden_is_full() ? 61 : 1));
 }
 
 /* ---- single keys ---- */
-
-static sheaf_status *read_text(sheaf_lora_options *out, const char *text)
-{
-    char path[] = "/tmp/sheaf-adapter-XXXXXX";
-    const int fd = mkstemp(path);
-    assert_true(fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text));
-    close(fd);
-    sheaf_status *st = sheaf_lora_options_read(out, path, NULL);
-    unlink(path);
-    return st;
-}
 
 static const struct {
     const char *extra;
@@ -166,10 +127,8 @@ static const struct {
 TEST(test_config__what_is_refused_is_named)
 {
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
-        char text[512];
         const bool typed = strstr(bad[i].extra, "peft_type") != NULL;
-        snprintf(text, sizeof text, "{%s%s}", typed ? "" : "\"peft_type\": \"LORA\", ",
-                 bad[i].extra);
+        const char *text = textf("{%s%s}", typed ? "" : "\"peft_type\": \"LORA\", ", bad[i].extra);
         sheaf_lora_options o;
         CHECK_FAILS(read_text(&o, text), bad[i].code, bad[i].part);
     }
@@ -266,8 +225,7 @@ TEST(test_config__kinds_that_are_only_merged_and_keys_of_no_list)
         { "\"some_config\": {\"x\": 1}", SHEAF_E_UNSUPPORTED, "some_config" },
     };
     for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
-        char text[256];
-        snprintf(text, sizeof text, "{\"peft_type\": \"LORA\", %s}", wrong[i].text);
+        const char *text = textf("{\"peft_type\": \"LORA\", %s}", wrong[i].text);
         CHECK_FAILS(read_text(&o, text), wrong[i].code, wrong[i].part);
     }
     CHECK_OK(read_text(
@@ -276,3 +234,5 @@ TEST(test_config__kinds_that_are_only_merged_and_keys_of_no_list)
     assert_string_equal(o.unknown_keys, "word");
     sheaf_lora_options_release(&o);
 }
+
+FIXTURE(make_scratch, remove_scratch);

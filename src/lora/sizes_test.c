@@ -1,17 +1,7 @@
 /* sizes_test.c - what an adapter's file holds, counted from the config alone. */
-#include "tests/check.h"
-#include "tests/small_config.h"
+#include "tests/resolved.h"
 
-#include "lora/adapter.h"
 #include "lora/sizes.h"
-
-static sheaf_schema *llama(void)
-{
-    const sheaf_config c = small_config(SHEAF_LLAMA, 100, 32, 48, 3, 4, 2, 8);
-    sheaf_schema *schema;
-    CHECK_OK(sheaf_schema_new(&schema, &c, 4));
-    return schema;
-}
 
 static bool is_norm(void *self, const sheaf_tensor *t)
 {
@@ -41,18 +31,15 @@ static const struct {
 
 TEST(test_sizes__of_factors_and_copies)
 {
-    sheaf_schema *schema = llama();
+    const sheaf_schema *schema = schema_of(small_config(SHEAF_LLAMA, 100, 32, 48, 3, 4, 2, 8), 4);
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        sheaf_lora_options o;
-        sheaf_lora *lora;
         sheaf__lora_sizes sizes;
         sheaf_text text = { 0 };
         int64_t sum = 0;
-        CHECK_OK(sheaf__lora_options_default(&o));
-        o.rank = 2;
-        CHECK_OK(sheaf__lora_set_targets(&o, rows[i].targets));
-        CHECK_OK(sheaf__lora_set_saved(&o, rows[i].saved));
-        CHECK_OK(sheaf_lora_resolve(&lora, schema, &o));
+        sheaf_lora_options *o = options_of(rows[i].targets);
+        o->rank = 2;
+        CHECK_OK(sheaf__lora_set_saved(o, rows[i].saved));
+        sheaf_lora *lora = resolved(schema, o);
         sheaf__lora_sizes_of(&sizes, lora, schema, rows[i].trains != NULL ? is_norm : NULL,
                              (void *)rows[i].trains);
         assert_int_equal(sizes.factors, rows[i].factors);
@@ -67,8 +54,5 @@ TEST(test_sizes__of_factors_and_copies)
         else
             assert_string_equal(sizes.copy[SHEAF__LORA_COPIES - 1].name, "others");
         sheaf__text_release(&text);
-        sheaf_lora_free(lora);
-        sheaf_lora_options_release(&o);
     }
-    sheaf_schema_free(schema);
 }

@@ -1,8 +1,7 @@
 /* stacked_test.c - factors on parameters that hold all experts of a layer, as PEFT's versions save
  * them, give the change that PEFT's get_delta_weight() computes. */
-#include "tests/check.h"
 #include "tests/fake_source.h"
-#include "tests/small_config.h"
+#include "tests/resolved.h"
 
 #include "base/base.h"
 #include "lora/stacked.h"
@@ -36,13 +35,11 @@ static void add(fake_source *f, const char *name, int64_t rows, int64_t cols)
     f->entry[f->n++] = (sheaf_source_entry){ name, SHEAF_F32, 2, { rows, cols } };
 }
 
-static sheaf_schema *schema_of(sheaf_family family, int64_t experts, int64_t width)
+static const sheaf_schema *mixture(sheaf_family family, int64_t experts, int64_t width)
 {
     sheaf_config c = small_config(family, 5, HIDDEN, width, 1, 2, 2, 4);
-    sheaf_schema *schema;
     c.expert_ffn = width, c.num_experts = experts, c.top_k = 1;
-    CHECK_OK(sheaf_schema_new(&schema, &c, 1));
-    return schema;
+    return schema_of(c, 1);
 }
 
 #define LAYER "base_model.model.model.layers.0.mlp."
@@ -144,7 +141,7 @@ TEST(test_factors__are_those_of_the_version)
 {
     for (size_t i = 0; i < ARRAY_LEN(trials); i++) {
         const trial *t = &trials[i];
-        sheaf_schema *schema = schema_of(SHEAF_QWEN3_MOE, t->experts, t->width);
+        const sheaf_schema *schema = mixture(SHEAF_QWEN3_MOE, t->experts, t->width);
         sheaf_lora_options o = { .rank = RANK,
                                  .alpha = RANK,
                                  .tolerant = true,
@@ -153,11 +150,10 @@ TEST(test_factors__are_those_of_the_version)
                                  .peft_version = (char *)t->version };
         fake_source file = { .source = { fake_find, fake_count, fake_entry, read_box, nothing } };
         sheaf_source *own = &file.source;
-        sheaf_lora *lora;
         add_factors(&file, t->parameters == 2, t->in_first, t->experts, 2 * t->width, HIDDEN);
         if (t->parameters == 2)
             add_factors(&file, false, t->in_first, t->experts, HIDDEN, t->width);
-        CHECK_OK(sheaf_lora_resolve(&lora, schema, &o));
+        sheaf_lora *lora = resolved(schema, &o);
         sheaf_status *st = sheaf__lora_unstack(&own, lora, false);
         if ((st != NULL) != (t->refused || t->misfit))
             fail_msg("trial %zu: %s", i, st == NULL ? "taken" : sheaf_status_found(st));
@@ -168,15 +164,13 @@ TEST(test_factors__are_those_of_the_version)
         } else if (t->refused)
             assert_non_null(strstr(sheaf_status_expected(st), "peft_version"));
         sheaf_status_free(st);
-        sheaf_lora_free(lora);
-        sheaf_schema_free(schema);
     }
 }
 
 /* Of several parameters one has another order than the other. */
 TEST(test_factors__of_two_orders_fit_nothing)
 {
-    sheaf_schema *schema = schema_of(SHEAF_QWEN3_MOE, EXPERTS, 3);
+    const sheaf_schema *schema = mixture(SHEAF_QWEN3_MOE, EXPERTS, 3);
     const sheaf_lora_options o = { .rank = RANK,
                                    .alpha = RANK,
                                    .tolerant = true,
@@ -184,14 +178,11 @@ TEST(test_factors__of_two_orders_fit_nothing)
                                    .parameters = { (char **)both, 2, NULL } };
     fake_source file = { .source = { fake_find, fake_count, fake_entry, read_box, nothing } };
     sheaf_source *own = &file.source;
-    sheaf_lora *lora;
     add_factors(&file, true, true, EXPERTS, 6, HIDDEN);
     add_factors(&file, false, false, EXPERTS, HIDDEN, 3);
-    CHECK_OK(sheaf_lora_resolve(&lora, schema, &o));
+    sheaf_lora *lora = resolved(schema, &o);
     CHECK_FAILS(sheaf__lora_unstack(&own, lora, false), SHEAF_E_LAYOUT,
                 "shape [6, 8], of all experts");
-    sheaf_lora_free(lora);
-    sheaf_schema_free(schema);
 }
 
 /* Mixtral, whose router and experts transformers 5 holds under other names than files have. */
@@ -200,7 +191,7 @@ TEST(test_names__are_those_in_memory)
     static const char *parameters[] = { "gate.weight", "experts.down_proj" };
     static char *saved[] = { "w1", "w3" };
     sheaf_pattern alpha[] = { { "gate", 8, true }, { "mlp.gate.weight", 6, true } };
-    sheaf_schema *schema = schema_of(SHEAF_MIXTRAL, EXPERTS, 3);
+    const sheaf_schema *schema = mixture(SHEAF_MIXTRAL, EXPERTS, 3);
     const sheaf_lora_options o = { .rank = RANK,
                                    .alpha = RANK,
                                    .tolerant = true,
@@ -211,7 +202,6 @@ TEST(test_names__are_those_in_memory)
                                    .parameters = { (char **)parameters, 2, NULL } };
     fake_source file = { .source = { fake_find, fake_count, fake_entry, read_box, nothing } };
     sheaf_source *own = &file.source;
-    sheaf_lora *lora;
     float row[HIDDEN];
     add(&file, LAYER "gate.lora_A.weight", RANK, HIDDEN);
     add(&file, LAYER "gate.lora_B.weight", EXPERTS, RANK);
@@ -219,7 +209,7 @@ TEST(test_names__are_those_in_memory)
     file.entry[2] =
         (sheaf_source_entry){ file.entry[2].name, SHEAF_F32, 3, { EXPERTS, 6, HIDDEN } };
     add_factors(&file, false, true, EXPERTS, HIDDEN, 3);
-    CHECK_OK(sheaf_lora_resolve(&lora, schema, &o));
+    sheaf_lora *lora = resolved(schema, &o);
     assert_int_equal(lora->nmodules, 1 + EXPERTS);
     assert_int_equal(lora->nsaved, 2 * EXPERTS);
     CHECK_NEAR("by the parameter's path", lora->module[0].alpha, 6, 0);
@@ -232,8 +222,6 @@ TEST(test_names__are_those_in_memory)
                        1, 1, 0, HIDDEN, row));
     CHECK_BYTES("up of the third", row, numbers[2] + (2 * 6 + 3 + 1) * HIDDEN, sizeof row);
     own->close(own);
-    sheaf_lora_free(lora);
-    sheaf_schema_free(schema);
 }
 
 /* A parameter among the targets, or what holds it, becomes one of target_parameters. */
@@ -248,14 +236,11 @@ TEST(test_targets__may_be_parameters)
         { "mlp.experts", "mlp.experts.gate_up_proj,mlp.experts.down_proj", "", 3 * EXPERTS },
         { "down_proj", "", "down_proj", EXPERTS }, /* each by itself */
     };
-    sheaf_schema *schema = schema_of(SHEAF_QWEN3_MOE, EXPERTS, 6);
+    const sheaf_schema *schema = mixture(SHEAF_QWEN3_MOE, EXPERTS, 6);
     for (size_t i = 0; i < ARRAY_LEN(trials); i++) {
-        sheaf_lora_options o;
-        sheaf_lora *lora;
         char found[2][128] = { "", "" };
-        CHECK_OK(sheaf__lora_options_default(&o));
-        CHECK_OK(sheaf__lora_set_targets(&o, trials[i].targets));
-        CHECK_OK(sheaf_lora_resolve(&lora, schema, &o));
+        sheaf_lora_options *o = options_of(trials[i].targets);
+        sheaf_lora *lora = resolved(schema, o);
         const sheaf_lora_names *const is[] = { &lora->options.parameters, &lora->options.targets };
         for (int k = 0; k < 2; k++)
             for (int n = 0; n < is[k]->n; n++) {
@@ -266,18 +251,15 @@ TEST(test_targets__may_be_parameters)
         assert_string_equal(found[1], trials[i].layers);
         assert_int_equal(lora->nmodules, trials[i].modules);
         assert_true(lora->module[lora->nmodules - 1].stacked == (found[0][0] != '\0'));
-        sheaf_lora_free(lora);
-        o.dropout = 0.1;
+        o->dropout = 0.1;
         if (found[0][0] != '\0')
-            CHECK_FAILS(sheaf_lora_resolve(&lora, schema, &o), SHEAF_E_ARG, "no dropout");
-        o.tolerant = true; /* in a file PEFT ignores them */
+            CHECK_FAILS(sheaf_lora_resolve(&lora, schema, o), SHEAF_E_ARG, "no dropout");
+        o->tolerant = true; /* in a file PEFT ignores them */
         lora = NULL;
-        sheaf_status_free(sheaf_lora_resolve(&lora, schema, &o)); /* of these none may be left */
+        sheaf_status_free(sheaf_lora_resolve(&lora, schema, o)); /* of these none may be left */
         assert_int_equal(lora == NULL ? 0 : lora->nmodules, i == 0                ? 1
                                                             : found[0][0] != '\0' ? 0
                                                                                   : EXPERTS);
         sheaf_lora_free(lora);
-        sheaf_lora_options_release(&o);
     }
-    sheaf_schema_free(schema);
 }

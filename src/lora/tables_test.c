@@ -2,9 +2,8 @@
  * they cannot be. */
 #include "tests/fake_source.h"
 #include "tests/files.h"
-#include "tests/small_config.h"
+#include "tests/resolved.h"
 
-#include "lora/adapter.h"
 #include "base/status.h"
 
 #define P "base_model.model."
@@ -12,13 +11,11 @@
 #define HEAD P "lm_head.weight"
 enum { VOCAB = 11, WIDTH = 8 };
 
-static sheaf_schema *schema_of(bool tied)
+static const sheaf_schema *llama(bool tied)
 {
     sheaf_config c = small_config(SHEAF_LLAMA, VOCAB, WIDTH, 8, 1, 2, 2, 4);
     c.tied = tied;
-    sheaf_schema *schema;
-    CHECK_OK(sheaf_schema_new(&schema, &c, 1));
-    return schema;
+    return schema_of(c, 1);
 }
 
 /* A file in memory; its numbers are all zero, but for those of `odd`. */
@@ -122,15 +119,12 @@ static void file_of(fake *f, const sheaf_lora *lora, const table *beside, const 
 TEST(test_tables__what_is_taken_and_what_is_not)
 {
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        sheaf_schema *schema = schema_of(cases[i].tied);
-        sheaf_lora_options o;
-        sheaf_lora *lora;
+        const sheaf_schema *schema = llama(cases[i].tied);
         const char *taken;
         fake f;
-        CHECK_OK(sheaf__lora_options_default(&o));
-        CHECK_OK(sheaf__lora_set_targets(&o, cases[i].targets));
-        CHECK_OK(sheaf__lora_set_saved(&o, cases[i].saved));
-        CHECK_OK(sheaf_lora_resolve(&lora, schema, &o));
+        sheaf_lora_options *o = options_of(cases[i].targets);
+        CHECK_OK(sheaf__lora_set_saved(o, cases[i].saved));
+        sheaf_lora *lora = resolved(schema, o);
         file_of(&f, lora, cases[i].file, cases[i].odd);
         sheaf_source *adapter = &f.it.source;
         const int asked = lora->nsaved;
@@ -152,9 +146,6 @@ TEST(test_tables__what_is_taken_and_what_is_not)
                 fail_msg("%s: %d tensors, wanted %d", cases[i].name, lora->nsaved, n);
             assert_int_equal(lora->options.modules_to_save.n, cases[i].saved != NULL);
         }
-        sheaf_lora_free(lora);
-        sheaf_lora_options_release(&o);
-        sheaf_schema_free(schema);
     }
 }
 
@@ -187,19 +178,16 @@ TEST(test_tables__copies_of_the_base_count_where_they_differ)
           LIST("lm_head.weight"), LIST(HEAD_COPY) },
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        sheaf_schema *schema = schema_of(false);
+        const sheaf_schema *schema = llama(false);
         static const table tables[] = { { "model.embed_tokens.weight", 2, VOCAB, 0 },
                                         { "lm_head.weight", 2, VOCAB, 0 },
                                         { NULL } };
-        sheaf_lora_options o;
-        sheaf_lora *lora;
         const char *taken = NULL;
         fake f, base;
         int n = 0;
-        CHECK_OK(sheaf__lora_options_default(&o));
-        CHECK_OK(sheaf__lora_set_targets(&o, rows[i].targets));
-        CHECK_OK(sheaf__lora_set_saved(&o, rows[i].saved));
-        CHECK_OK(sheaf_lora_resolve(&lora, schema, &o));
+        sheaf_lora_options *o = options_of(rows[i].targets);
+        CHECK_OK(sheaf__lora_set_saved(o, rows[i].saved));
+        sheaf_lora *lora = resolved(schema, o);
         file_of(&f, lora, rows[i].file, rows[i].odd);
         file_of(&base, lora, tables, NULL);
         sheaf_source *adapter = &f.it.source;
@@ -212,9 +200,6 @@ TEST(test_tables__copies_of_the_base_count_where_they_differ)
                 fail_msg("%s: %s is not taken", rows[i].name, rows[i].tensors[n]);
         if (lora->nsaved != n || (taken != NULL) != (n > 0))
             fail_msg("%s: %d taken", rows[i].name, lora->nsaved);
-        sheaf_lora_free(lora);
-        sheaf_lora_options_release(&o);
-        sheaf_schema_free(schema);
     }
 }
 

@@ -5,13 +5,11 @@
 
 #include "checkpoint/tools/init.h"
 #include "comm/grid.h"
-#include "formats/safetensors.h"
 #include "models/open.h"
 #include "plan/plan.h"
-#include "tests/files.h"
 #include "tests/golden.h"
+#include "tests/stored.h"
 #include "tests/sources.h"
-#include "tests/put_tensors.h"
 #include "train/usage.h"
 #include "train/train.h"
 
@@ -41,9 +39,8 @@ static const char llama[] =
 /* Rows of 5 to 23 tokens, of which the first few have no label. */
 static void make_data(const char *path, int vocab)
 {
-    const sheaf_safetensors_spec spec[] = { { "attention_mask", SHEAF_I32, 2, { ROWS, LENGTH } },
-                                            { "input_ids", SHEAF_I32, 2, { ROWS, LENGTH } },
-                                            { "labels", SHEAF_I32, 2, { ROWS, LENGTH } } };
+    static const int64_t shape[] = { ROWS, LENGTH };
+    made_tensors made = { .count = 0 };
     int32_t mask[ROWS * LENGTH], ids[ROWS * LENGTH], labels[ROWS * LENGTH];
     for (int i = 0; i < ROWS * LENGTH; i++) {
         const int row = i / LENGTH, t = i % LENGTH;
@@ -51,7 +48,10 @@ static void make_data(const char *path, int vocab)
         ids[i] = mask[i] ? 3 + (i * i * 7 + row) % (vocab - 3) : 0;
         labels[i] = mask[i] && t > row ? ids[i] : -100;
     }
-    put_tensors(path, spec, 3, (const void *const[]){ mask, ids, labels });
+    made_add(&made, "attention_mask", SHEAF_I32, 2, shape, mask);
+    made_add(&made, "input_ids", SHEAF_I32, 2, shape, ids);
+    made_add(&made, "labels", SHEAF_I32, 2, shape, labels);
+    made_write(&made, path);
 }
 
 /* A run as sheaf_train() makes it. */
@@ -200,10 +200,9 @@ static void ask(asked *a, const char *family, sheaf_method method, int tp, int d
     static const char *const methods[] = {
         [SHEAF_METHOD_LORA] = "lora", [SHEAF_METHOD_HEAD] = "head", [SHEAF_METHOD_FULL] = "full"
     };
-    char model[40], data[40];
-    snprintf(model, sizeof model, recorded(family) ? "%s/mp1" : "model-%s", family);
-    snprintf(data, sizeof data, recorded(family) ? "%s/inputs.safetensors" : "data-%s.safetensors",
-             family);
+    const char *model = textf(recorded(family) ? "%s/mp1" : "model-%s", family);
+    const char *data =
+        textf(recorded(family) ? "%s/inputs.safetensors" : "data-%s.safetensors", family);
     snprintf(a->name, sizeof a->name, "%s, %s, T = %d, D = %d%s, %d micro-batches", family,
              methods[method], tp, dp, again ? ", checkpointing" : "", (int)accumulate);
     sheaf_train_options_default(&a->o);
@@ -229,7 +228,7 @@ static void ask(asked *a, const char *family, sheaf_method method, int tp, int d
 static void try(const char *family, sheaf_method method, int tp, int dp, bool again,
                 int64_t accumulate)
 {
-    asked *a = calloc(1, sizeof *a);
+    asked *a = room(sizeof *a);
     assert_non_null(a);
     ask(a, family, method, tp, dp, again, accumulate);
     open_asked(a);
@@ -243,7 +242,6 @@ static void try(const char *family, sheaf_method method, int tp, int dp, bool ag
                 compare(a, r, together, done, messages);
     }
     close_asked(a);
-    free(a);
 }
 
 static int make_sources(void **state)
@@ -252,15 +250,14 @@ static int make_sources(void **state)
         return 1;
     put(at("llama.json"), llama);
     for (size_t f = 0; f < ARRAY_LEN(families); f++) {
-        char model[40], data[40];
         sheaf_weights_init_report report;
         sheaf_config config;
         const char *spec =
-            families[f].config == NULL ? at("llama.json") : in_sources(families[f].config);
+            families[f].config == NULL ? at("llama.json") : in_sources("%s", families[f].config);
         if (recorded(families[f].name))
             continue;
-        snprintf(model, sizeof model, "model-%s", families[f].name);
-        snprintf(data, sizeof data, "data-%s.safetensors", families[f].name);
+        const char *model = textf("model-%s", families[f].name);
+        const char *data = textf("data-%s.safetensors", families[f].name);
         CHECK_OK(sheaf_init(
             &report, &(sheaf_weights_init_options){ .spec = spec, .dst = at(model), .seed = 5 }));
         CHECK_OK(sheaf_config_read(&config, spec));
@@ -325,10 +322,9 @@ TEST(test_run__tells_of_every_rank_what_the_plan_says)
     } grids[] = { { 1, 1 }, { 3, 1 }, { 1, 2 }, { 2, 2 } };
     for (size_t i = 0; i < ARRAY_LEN(grids); i++) {
         const int tp = grids[i].tp, dp = grids[i].dp;
-        char out[20];
         asked *a = calloc(1, sizeof *a);
         assert_non_null(a);
-        snprintf(out, sizeof out, "out-%zu", i);
+        const char *out = textf("out-%zu", i);
         ask(a, "llama", SHEAF_METHOD_LORA, tp, dp, false, 4);
         a->o.out = at(out);
         a->o.lr = 1e-3;

@@ -21,10 +21,9 @@ static struct {
 
 static int open_all(void **state)
 {
-    char path[1024];
     if (make_scratch(state) != 0)
         return 1;
-    snprintf(path, sizeof path, "%s", in_sources("tests/data/configs/mini.json"));
+    const char *path = in_sources("tests/data/configs/mini.json");
     sheaf_train_options_default(&t.o);
     t.o.lora_targets = "all-linear";
     t.o.threads = 1;
@@ -313,11 +312,11 @@ TEST(test_fits__any_number_of_pictures_is_counted)
     static const char *const configs[] = { "cogvlm-224", "minicpmv-2.0", "minicpmv-2.6",
                                            "omnilmm-12b" };
     for (size_t i = 0; i < ARRAY_LEN(configs); i++) {
-        const char *path = in_sources("tests/data/configs/%s.json", configs[i]);
         sheaf__opened opened;
         sheaf_plan plan;
         sheaf_train_options o = t.o;
         struct rusage before, after;
+        const char *path = in_sources("tests/data/configs/%s.json", configs[i]);
         CHECK_OK(sheaf__open_model(
             &opened, &(sheaf__open_options){
                          .config = path, .config_only = true, .slices = 8, .fresh = &t.fresh }));
@@ -450,8 +449,8 @@ static void check_generation(const sheaf__opened *opened, bool looks)
 
 TEST(test_fits__a_generation_takes_what_was_planned)
 {
-    const char *path = in_sources("tests/data/llama/tiny_llama/hf");
     sheaf__opened opened;
+    const char *path = in_sources("tests/data/llama/tiny_llama/hf");
     CHECK_OK(sheaf__open_model(&opened, &(sheaf__open_options){ .model = path, .slices = 8 }));
     check_generation(&opened, false);
     sheaf__opened_close(&opened);

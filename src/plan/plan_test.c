@@ -1,7 +1,7 @@
 /* plan_test.c - the released CogVLM and CogAgent, planned: every shape at every number of ranks,
  * and the counts that SAT and its users have reported. SHEAF_SOAK=1 takes all settings, else a
  * cover; SHEAF_SANITIZED=1 eight ranks only, a method of each model. */
-#include "tests/check.h"
+#include "tests/kept.h"
 #include "tests/sources.h"
 
 #include "models/open.h"
@@ -38,11 +38,9 @@ typedef struct asked {
 
 static void ask(asked *a, const char *model, sheaf_method method)
 {
-    static char path[1024];
-    snprintf(path, sizeof path, "%s", in_sources("tests/data/configs/%s.json", model));
     *a = (asked){ 0 };
     sheaf_train_options_default(&a->o);
-    a->o.config = path;
+    a->o.config = in_sources("tests/data/configs/%s.json", model);
     a->o.method = method;
     a->o.lora_rank = 16;
     a->o.lora_targets = "all-linear";
@@ -131,13 +129,12 @@ TEST(test_plan__every_shape_at_every_number_of_ranks)
             size_t before[2] = { SIZE_MAX, SIZE_MAX };
             for (int tp = 1; tp <= SLICES; tp++)
                 for (int again = 0; again < 2; again++) {
-                    char name[128];
                     sheaf_plan plan;
                     if (!all && (few || (tp + i + (int)m) % 3 != 0) &&
                         (tp != SLICES || (few && (i + (int)m) % 3 != 0)))
                         continue; /* a cover: every T with every model, and with every method */
-                    snprintf(name, sizeof name, "%s, %s, T = %d%s", models[m].name, method[i], tp,
-                             again ? ", checkpointing" : "");
+                    const char *name = textf("%s, %s, T = %d%s", models[m].name, method[i], tp,
+                                             again ? ", checkpointing" : "");
                     CHECK_OK(
                         sheaf_in(plan_at(&plan, &a, tp, again, sheaf_plan_seq(&a.opened.config)),
                                  "%s", name));
@@ -289,12 +286,11 @@ TEST(test_plan__accumulators_of_gradients)
 
 TEST(test_plan__the_fullest_rank)
 {
-    sheaf_plan *plan = calloc(1, sizeof *plan);
+    sheaf_plan *plan = room(sizeof *plan);
     assert_non_null(plan);
     plan->ranks = 3;
     plan->rank[0].peak = 1, plan->rank[1].peak = 5, plan->rank[2].peak = 3, plan->rank[3].peak = 9;
     assert_int_equal(sheaf_plan_fullest(plan), 5);
-    free(plan);
 }
 
 /* Pictures of a batch lie beside the device, on every rank. */

@@ -14,7 +14,6 @@ enum { H = 512, F = 1408, KV = 256, V = 259, LAYERS = 4, ROWS = 2, SEQ = 64, RAN
 
 static void count(sheaf__work *work, sheaf_method method, bool checkpointing)
 {
-    static char path[1024];
     sheaf_train_options o;
     sheaf__opened opened = { 0 };
     sheaf__selection selection = { 0 };
@@ -22,7 +21,7 @@ static void count(sheaf__work *work, sheaf_method method, bool checkpointing)
     sheaf_data *data;
     sheaf__count unused[SHEAF__TRAFFICS];
     const bool lora = method == SHEAF_METHOD_LORA;
-    snprintf(path, sizeof path, "%s", in_sources("tests/data/configs/mini.json"));
+    const char *path = in_sources("tests/data/configs/mini.json");
     sheaf_train_options_default(&o);
     o.method = method;
     o.lora_rank = RANK;
@@ -105,12 +104,11 @@ TEST(test_time__operations_of_lora)
 TEST(test_time__operations_of_generation)
 {
     enum { BATCH = 3, PROMPT = 40, END = 64, KEYS = 52 };
-    static char path[1024];
     sheaf__opened opened = { 0 };
     sheaf__placement place;
     struct sheaf_plan_passes passes = { 0 };
     sheaf_plan plan;
-    snprintf(path, sizeof path, "%s", in_sources("tests/data/configs/mini.json"));
+    const char *path = in_sources("tests/data/configs/mini.json");
     CHECK_OK(sheaf__open_model(
         &opened, &(sheaf__open_options){ .config = path, .config_only = true, .slices = 8 }));
     CHECK_OK(sheaf__placement_read(&place, NULL, opened.schema));

@@ -1,5 +1,6 @@
 /* adapter_test.c - SAT's LoRA as an adapter and back: the same factors, bit for bit. */
 #include "tests/made_sat.h"
+#include "tests/resolved.h"
 
 #include "base/json.h"
 #include "checkpoint/convert/convert.h"
@@ -7,7 +8,6 @@
 #include "dialects/peft/peft.h"
 #include "dialects/sat/lora.h"
 #include "formats/torch.h"
-#include "lora/adapter.h"
 #include "tests/faults/faults.h"
 
 static sheaf_status *convert(const char *src, const char *adapter, const char *dst, const char *to,
@@ -26,7 +26,7 @@ static void *read_logical(const sheaf_catalog *c, const sheaf_logical *t, size_t
     for (int d = 0; d < t->entry.ndim; d++)
         *(d > 0 && d == t->entry.ndim - 1 ? &cols : &rows) *= t->entry.shape[d];
     *bytes = (size_t)(rows * cols) * sheaf_dtype_bytes(t->entry.dtype);
-    void *data = malloc(*bytes + 1);
+    void *data = room(*bytes);
     CHECK_OK(sheaf__catalog_read(c, t, 0, rows, 0, cols, data));
     return data;
 }
@@ -50,8 +50,6 @@ static int64_t same_kind(const sheaf_catalog *a, const sheaf_catalog *b, sheaf_k
         size_t size, other;
         void *one = read_logical(a, x, &size), *two = read_logical(b, y, &other);
         CHECK_BYTES(x->entry.name, one, two, size);
-        free(one);
-        free(two);
     }
     assert_int_equal(n, others);
     return n;
@@ -147,15 +145,15 @@ done:
 
 static int check_model(const char *model)
 {
-    char **names = NULL, base[1200], path[1200];
+    const char *base = textf("%s/mp1", model);
+    char **names = NULL;
     int64_t n = 0;
     int found = 0;
-    snprintf(base, sizeof base, "%s/mp1", model);
     if (sheaf__path_kind(base) != SHEAF_PATH_DIR)
         return 0;
     CHECK_OK(sheaf__list_dir(&names, &n, model));
     for (int64_t i = 0; i < n; i++) {
-        snprintf(path, sizeof path, "%s/%s", model, names[i]);
+        const char *path = textf("%s/%s", model, names[i]);
         if (sheaf__path_kind(path) == SHEAF_PATH_DIR)
             found += check_folder(path, base);
     }
@@ -205,32 +203,28 @@ static sheaf_status *give_rows(void *context, int64_t index, int64_t row0, int64
                          : spec->ndim > 1 ? spec->shape[spec->ndim - 1]
                                           : 1;
     const size_t bytes = sheaf_dtype_bytes(g->how->dtype);
-    char *x = malloc((size_t)(rows * cols) * bytes);
+    char *x = room((size_t)(rows * cols) * bytes);
     for (int64_t i = 0; i < rows * cols; i++)
         value_of(x + (size_t)i * bytes, g->how, spec->name, row0 * cols + i);
     if (fused && !dense)
         sheaf_lora_spread(dst, x, m, row0, rows, bytes);
     else
         memcpy(dst, x, (size_t)(rows * cols) * bytes);
-    free(x);
     return NULL;
 }
 
 /* The adapter, as a PEFT folder. */
 static void make_adapter(const made *m, const wish *how, const char *dst)
 {
-    sheaf_lora_options o;
-    sheaf_lora *lora;
+    sheaf_lora_options *o = options_of(how->targets);
     sheaf_safetensors_spec spec[512];
     sheaf_folder *folder;
     char *config;
     int64_t n = 0;
-    CHECK_OK(sheaf__lora_options_default(&o));
-    CHECK_OK(sheaf__lora_set_targets(&o, how->targets));
-    CHECK_OK(sheaf__lora_set_saved(&o, how->saved));
-    CHECK_OK(sheaf__lora_set_pattern(&o.rank_pattern, how->ranks, true));
-    o.rank = how->rank, o.alpha = how->alpha, o.rslora = how->rslora;
-    CHECK_OK(sheaf_lora_resolve(&lora, m->schema, &o));
+    CHECK_OK(sheaf__lora_set_saved(o, how->saved));
+    CHECK_OK(sheaf__lora_set_pattern(&o->rank_pattern, how->ranks, true));
+    o->rank = how->rank, o->alpha = how->alpha, o->rslora = how->rslora;
+    const sheaf_lora *lora = resolved(m->schema, o);
     for (int i = 0; i < lora->nmodules; i++) {
         const sheaf_lora_module *x = &lora->module[i];
         spec[n++] =
@@ -251,8 +245,6 @@ static void make_adapter(const made *m, const wish *how, const char *dst)
     CHECK_OK(sheaf__folder_write_all(folder, give_rows, &(giving){ how, lora, spec }, 100));
     CHECK_OK(sheaf__folder_commit(folder));
     free(config);
-    sheaf_lora_free(lora);
-    sheaf_lora_options_release(&o);
 }
 
 /* Factor `which` of part p of a module against the values that went into the adapter, B times
@@ -260,10 +252,9 @@ static void make_adapter(const made *m, const wish *how, const char *dst)
 static void check_factor(const sheaf_catalog *c, const wish *how, const char *module, char which,
                          int p, float by)
 {
-    char name[400], peft[400];
     size_t bytes;
-    snprintf(name, sizeof name, "%s.matrix_%c.%d", module, which, p);
-    snprintf(peft, sizeof peft, "base_model.model.%s.lora_%c.weight", module, which);
+    const char *name = textf("%s.matrix_%c.%d", module, which, p);
+    const char *peft = textf("base_model.model.%s.lora_%c.weight", module, which);
     const sheaf_logical *t = sheaf__catalog_find(c, name);
     if (t == NULL)
         fail_msg("no %s", name);
@@ -282,7 +273,6 @@ static void check_factor(const sheaf_catalog *c, const wish *how, const char *mo
         if (b != a * (which == 'B' ? by : 1))
             fail_msg("%s: %g, not %g, at %d", name, b, a, (int)i);
     }
-    free(x);
 }
 
 /* Is there a tensor of this name in the first part? */
@@ -386,17 +376,15 @@ TEST(test_adapter__whole_tensors_replace_the_bases)
         want_defects(c, 0);
         for (size_t i = 0; i < 3 && saved[i] != NULL; i++) {
             const sheaf_logical *t = sheaf__catalog_find(c, saved[i]);
-            char peft[300];
             size_t bytes;
             assert_true(t != NULL && t->entry.dtype == SHEAF_BF16);
-            snprintf(peft, sizeof peft, "base_model.model.%s", saved[i]);
+            const char *peft = textf("base_model.model.%s", saved[i]);
             uint16_t *x = read_logical(c, t, &bytes);
             for (size_t k = 0; k < bytes / 2; k++) {
                 uint32_t bits;
                 value_of(&bits, &how, peft, (int64_t)k);
                 assert_int_equal(x[k], bits >> 16);
             }
-            free(x);
         }
         sheaf__catalog_free(c);
     }
@@ -482,11 +470,8 @@ TEST(test_adapter__is_merged_into_parts_in_one_pass)
         assert_true(report.rows_checked > 0 && report.products_checked > 0 && report.changed > 0);
         check_same_file(at("parts"), at("once"), "latest");
         check_same_file(at("parts"), at("once"), "model_config.json");
-        for (int rank = 0; rank < tp; rank++) {
-            char name[64];
-            snprintf(name, sizeof name, "1/mp_rank_%02d_model_states.pt", rank);
-            check_same_file(at("parts"), at("once"), name);
-        }
+        for (int rank = 0; rank < tp; rank++)
+            check_same_file(at("parts"), at("once"), textf("1/mp_rank_%02d_model_states.pt", rank));
     }
     int64_t seen = 1;
     for (int64_t n = 1; n <= seen; n += 1 + n / 8) {

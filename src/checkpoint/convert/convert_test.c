@@ -10,7 +10,6 @@
 #include "checkpoint/tools/init.h"
 #include "formats/safetensors.h"
 #include "tests/faults/faults.h"
-#include "tests/put_tensors.h"
 
 /* ---- numbers ---- */
 
@@ -190,11 +189,10 @@ TEST(test_convert__sat_there_and_back_keeps_everything)
         static const int possible[] = { 1, 2, 4 };
         const int first = possible[draw(&seed, 3)], last = possible[draw(&seed, 3)];
         const int64_t step = 1 + (int64_t)draw(&seed, 100000);
-        char a[400], b[400], c[400], d[400];
-        snprintf(a, sizeof a, "%s-%d", at("sat-a"), trial);
-        snprintf(b, sizeof b, "%s-%d", at("sat-b"), trial);
-        snprintf(c, sizeof c, "%s-%d", at("sat-c"), trial);
-        snprintf(d, sizeof d, "%s-%d", at("sat-d"), trial);
+        const char *a = textf("%s-%d", at("sat-a"), trial);
+        const char *b = textf("%s-%d", at("sat-b"), trial);
+        const char *c = textf("%s-%d", at("sat-c"), trial);
+        const char *d = textf("%s-%d", at("sat-d"), trial);
         made_init(&m);
         made_write(&m, a, first, step);
         CHECK_OK(convert_to(a, b, "hf",
@@ -218,11 +216,9 @@ TEST(test_convert__sat_there_and_back_keeps_everything)
 
 static void put_llama(const char *path, uint64_t *seed, bool tied)
 {
-    char text[700];
     const int64_t kv = 1 + (int64_t)draw(seed, 3), groups = 1 + (int64_t)draw(seed, 3),
                   head = 2 * (1 + (int64_t)draw(seed, 4));
-    snprintf(
-        text, sizeof text,
+    const char *text = textf(
         "{\"model_type\": \"%s\", \"vocab_size\": %d, \"hidden_size\": %d, \"intermediate_size\": %d, \"num_hidden_layers\": %d,"
         " \"num_attention_heads\": %d, \"num_key_value_heads\": %d, \"rms_norm_eps\": 1e-5, \"max_position_embeddings\": 64,"
         " \"tie_word_embeddings\": %s}",
@@ -237,13 +233,12 @@ TEST(test_convert__llama_there_and_back_keeps_everything)
     static const sheaf_dtype dtypes[] = { SHEAF_F32, SHEAF_BF16, SHEAF_F16 };
     uint64_t seed = 42;
     for (int trial = 0; trial < 12; trial++) {
-        char spec[400], a[400], b[400], c[400], d[400];
         sheaf_weights_init_report made;
-        snprintf(spec, sizeof spec, "%s-%d.json", at("spec"), trial);
-        snprintf(a, sizeof a, "%s-%d", at("hf-a"), trial);
-        snprintf(b, sizeof b, "%s-%d", at("hf-b"), trial);
-        snprintf(c, sizeof c, "%s-%d", at("hf-c"), trial);
-        snprintf(d, sizeof d, "%s-%d", at("hf-d"), trial);
+        const char *spec = textf("%s-%d.json", at("spec"), trial);
+        const char *a = textf("%s-%d", at("hf-a"), trial);
+        const char *b = textf("%s-%d", at("hf-b"), trial);
+        const char *c = textf("%s-%d", at("hf-c"), trial);
+        const char *d = textf("%s-%d", at("hf-d"), trial);
         put_llama(spec, &seed, trial % 3 == 0);
         CHECK_OK(sheaf_init(
             &made, &(sheaf_weights_init_options){
@@ -257,16 +252,7 @@ TEST(test_convert__llama_there_and_back_keeps_everything)
         same_models(a, b);
         same_models(a, c);
         step_of(b);
-        char *x = NULL, *y = NULL, file[500];
-        size_t n, m;
-        snprintf(file, sizeof file, "%s/model.safetensors", a);
-        CHECK_OK(sheaf__file_read_all(&x, &n, file, 1 << 24));
-        snprintf(file, sizeof file, "%s/model.safetensors", d);
-        CHECK_OK(sheaf__file_read_all(&y, &m, file, 1 << 24));
-        assert_int_equal(n, m);
-        CHECK_BYTES("model.safetensors", x, y, n);
-        free(x);
-        free(y);
+        check_same_files(textf("%s/model.safetensors", a), textf("%s/model.safetensors", d));
     }
 }
 
@@ -274,17 +260,19 @@ TEST(test_convert__llama_there_and_back_keeps_everything)
 
 TEST(test_convert__what_would_become_infinite_is_refused)
 {
-    static const sheaf_dtype half = SHEAF_F16, bfloat = SHEAF_BF16;
-    const float big[4] = { 1, -70000, 2, 3 };
-    const sheaf_safetensors_spec spec = { "x", SHEAF_F32, 1, { 4 } };
+    static const sheaf_safetensors_spec spec = { "x", SHEAF_F32, 1, { 4 } };
+    static const float big[4] = { 1, -70000, 2, 3 };
+    sheaf_safetensors_writer *w = NULL;
     CHECK_OK(sheaf__make_dirs(at("big")));
-    put_tensors(at("big/model.safetensors"), &spec, 1, (const void *const[]){ big });
+    CHECK_OK(sheaf__safetensors_begin(&w, at("big/model.safetensors"), &spec, 1, NULL, 0));
+    CHECK_OK(sheaf__safetensors_write(w, 0, 0, big, sizeof big));
+    CHECK_OK(sheaf__safetensors_finish(w));
     CHECK_FAILS(convert_to(at("big"), at("big-half"), "hf",
-                           (sheaf_weights_convert_options){ .dtype = half }),
+                           (sheaf_weights_convert_options){ .dtype = SHEAF_F16 }),
                 SHEAF_E_NUMBER, "tensor 'x'");
     assert_int_equal(sheaf__path_kind(at("big-half")), SHEAF_PATH_NONE);
     CHECK_OK(convert_to(at("big"), at("big-bf"), "hf",
-                        (sheaf_weights_convert_options){ .dtype = bfloat }));
+                        (sheaf_weights_convert_options){ .dtype = SHEAF_BF16 }));
 }
 
 /* ---- what is refused ---- */
@@ -313,9 +301,7 @@ TEST(test_convert__refuses_what_cannot_be)
                 SHEAF_E_ARG, "which is read");
     CHECK_FAILS(convert_to(at("nowhere"), at("r-out"), "hf", (sheaf_weights_convert_options){ 0 }),
                 SHEAF_E_IO, "nothing there");
-    char part[500];
-    snprintf(part, sizeof part, "%s/5/mp_rank_01_model_states.pt", at("r"));
-    CHECK_OK(sheaf__remove_tree(part));
+    CHECK_OK(sheaf__remove_tree(at("r/5/mp_rank_01_model_states.pt")));
     CHECK_FAILS(convert_to(at("r"), at("r-out"), "hf", (sheaf_weights_convert_options){ 0 }),
                 SHEAF_E_LAYOUT, "missing");
     assert_int_equal(entries(scratch.dir), before);
@@ -369,11 +355,8 @@ TEST(test_convert__each_call_that_writes_fails_once)
             int64_t left = 0;
             CHECK_OK(sheaf__list_dir(&names, &left, scratch.dir));
             for (int64_t k = 0; k < left; k++)
-                if (sheaf__path_is_partial(names[k])) {
-                    char path[500];
-                    snprintf(path, sizeof path, "%s/%s", scratch.dir, names[k]);
-                    CHECK_OK(sheaf__remove_tree(path));
-                }
+                if (sheaf__path_is_partial(names[k]))
+                    CHECK_OK(sheaf__remove_tree(at(names[k])));
             sheaf__names_free(names, left);
             assert_int_equal(entries(scratch.dir), before);
         }

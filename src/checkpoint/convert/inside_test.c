@@ -1,15 +1,13 @@
 /* inside_test.c - a model that PEFT wrapped, saved whole: its base and its adapter come out as they
  * went in. */
-#include "tests/files.h"
 #include "tests/golden.h"
 #include "tests/pickled.h"
-#include "tests/put_tensors.h"
+#include "tests/stored.h"
 
 #include <unistd.h>
 
 #include "checkpoint/convert/convert.h"
 #include "checkpoint/tools/verify.h"
-#include "formats/safetensors.h"
 
 enum { MOST = 128 };
 
@@ -40,9 +38,8 @@ static void add(all *a, int from, const sheaf_safetensors_entry *e, const char *
 static void gather(all *a, const way *w)
 {
     static const char before[] = "base_model.model.";
-    CHECK_OK(sheaf__safetensors_open(&a->file[0], golden("llama/tiny_llama/hf/model.safetensors")));
-    CHECK_OK(sheaf__safetensors_open(
-        &a->file[1], golden("llama/tiny_llama/lora/adapter_final/adapter_model.safetensors")));
+    a->file[0] = record(golden("llama/tiny_llama/hf/model.safetensors"));
+    a->file[1] = record(golden("llama/tiny_llama/lora/adapter_final/adapter_model.safetensors"));
     for (int64_t i = 0; i < a->file[0]->header.count; i++) {
         const sheaf_safetensors_entry *e = &a->file[0]->header.entry[i];
         const int layer = (int)(strlen(e->name) - strlen(".weight"));
@@ -65,54 +62,14 @@ static void gather(all *a, const way *w)
 
 static void write_all(const char *path, const all *a, const way *w)
 {
-    sheaf_safetensors_spec spec[MOST];
-    sheaf_safetensors_writer *writer = NULL;
-    char plain[500];
-    snprintf(plain, sizeof plain, "%s/model.safetensors", path);
-    for (int i = 0; i < a->n; i++) {
-        spec[i] =
-            (sheaf_safetensors_spec){ a->name[i], a->entry[i]->dtype, a->entry[i]->ndim, { 0 } };
-        memcpy(spec[i].shape, a->entry[i]->shape, sizeof spec[i].shape);
-    }
-    CHECK_OK(sheaf__safetensors_begin(&writer, plain, spec, a->n, NULL, 0));
-    for (int i = 0; i < a->n; i++) {
-        char *bytes = malloc((size_t)a->entry[i]->bytes + 1);
-        assert_non_null(bytes);
-        CHECK_OK(sheaf__safetensors_read(a->file[a->from[i]], a->entry[i], 0, bytes,
-                                         a->entry[i]->bytes));
-        CHECK_OK(sheaf__safetensors_write(writer, i, 0, bytes, a->entry[i]->bytes));
-        free(bytes);
-    }
-    CHECK_OK(sheaf__safetensors_finish(writer));
+    made_tensors made = { .count = 0 };
+    for (int i = 0; i < a->n; i++)
+        made_copy(&made, a->name[i], a->file[a->from[i]], a->entry[i]->name);
+    const char *plain = made_write(&made, textf("%s/model.safetensors", path));
     if (w->pickled) {
-        char pickled[500];
-        snprintf(pickled, sizeof pickled, "%s/pytorch_model.bin", path);
-        pickle_file(pickled, plain);
+        pickle_file(textf("%s/pytorch_model.bin", path), plain);
         assert_int_equal(unlink(plain), 0);
     }
-}
-
-/* Every tensor of `want` is in `is`, bit for bit, and `more` others. */
-static void same_tensors(const char *what, const char *is, const char *want, int64_t more)
-{
-    sheaf_safetensors *a = NULL, *b = NULL;
-    CHECK_OK(sheaf__safetensors_open(&a, is));
-    CHECK_OK(sheaf__safetensors_open(&b, want));
-    assert_int_equal(a->header.count, b->header.count + more);
-    for (int64_t i = 0; i < b->header.count; i++) {
-        const sheaf_safetensors_entry *e = &b->header.entry[i],
-                                      *f = sheaf__safetensors_find(a, e->name);
-        if (f == NULL || f->bytes != e->bytes || f->dtype != e->dtype)
-            fail_msg("%s: '%s'", what, e->name);
-        char *x = malloc((size_t)e->bytes), *y = malloc((size_t)e->bytes);
-        CHECK_OK(sheaf__safetensors_read(a, f, 0, x, e->bytes));
-        CHECK_OK(sheaf__safetensors_read(b, e, 0, y, e->bytes));
-        CHECK_BYTES(e->name, x, y, e->bytes);
-        free(x);
-        free(y);
-    }
-    sheaf__safetensors_close(a);
-    sheaf__safetensors_close(b);
 }
 
 static void check_unmerged(const char *path, bool config)
@@ -128,13 +85,10 @@ static void check_unmerged(const char *path, bool config)
 
 static void check_config(const char *path, int64_t rank, const char *more)
 {
-    char *text = NULL, want[64];
-    size_t size;
-    CHECK_OK(sheaf__file_read_all(&text, &size, path, 1 << 20));
-    snprintf(want, sizeof want, "\"r\": %d,\n  \"lora_alpha\": 7.5,", (int)rank);
+    const char *text = file_text(path, NULL),
+               *want = textf("\"r\": %d,\n  \"lora_alpha\": 7.5,", (int)rank);
     if (strstr(text, want) == NULL || strstr(text, more) == NULL)
         fail_msg("%s", text);
-    free(text);
 }
 
 static const way ways[] = {
@@ -147,30 +101,26 @@ static const way ways[] = {
 
 TEST(test_convert__base_and_adapter_come_out_of_a_whole_save)
 {
-    char *config = NULL;
-    size_t size;
-    CHECK_OK(
-        sheaf__file_read_all(&config, &size, golden("llama/tiny_llama/hf/config.json"), 1 << 20));
     for (size_t i = 0; i < ARRAY_LEN(ways); i++) {
         all a = { .n = 0 };
         sheaf_weights_convert_report r;
         CHECK_OK(sheaf__make_dirs(at("whole")));
-        put(at("whole/config.json"), config);
+        copy_file(at("whole/config.json"), golden("llama/tiny_llama/hf/config.json"));
         gather(&a, &ways[i]);
         write_all(at("whole"), &a, &ways[i]);
         check_unmerged(at("whole"), false);
         sheaf_weights_convert_options how = { .src = at("whole"), .dst = at("base"), .to = "hf" };
         CHECK_OK(sheaf_convert(&r, &how));
-        same_tensors(ways[i].name, at("base/model.safetensors"),
-                     golden("llama/tiny_llama/hf/model.safetensors"), 0);
+        check_same_tensors(at("base/model.safetensors"),
+                           golden("llama/tiny_llama/hf/model.safetensors"), 0);
         how.to = "peft";
         how.dst = at("adapter");
         CHECK_FAILS(sheaf_convert(&r, &how), SHEAF_E_ARG, "`lora-alpha`");
         how.lora_alpha = 7.5;
         CHECK_OK(sheaf_convert(&r, &how));
-        same_tensors(ways[i].name, at("adapter/adapter_model.safetensors"),
-                     golden("llama/tiny_llama/lora/adapter_final/adapter_model.safetensors"),
-                     ways[i].saved);
+        check_same_tensors(at("adapter/adapter_model.safetensors"),
+                           golden("llama/tiny_llama/lora/adapter_final/adapter_model.safetensors"),
+                           ways[i].saved);
         check_config(at("adapter/adapter_config.json"), 4,
                      ways[i].saved ? "\"modules_to_save\": [\"lm_head\"]"
                                    : "\"modules_to_save\": null");
@@ -182,13 +132,20 @@ TEST(test_convert__base_and_adapter_come_out_of_a_whole_save)
         how.lora_alpha = 0;
         CHECK_OK(sheaf_convert(&r, &how));
         CHECK_OK(sheaf__remove_tree(at("adapter_config.json")));
-        sheaf__safetensors_close(a.file[0]);
-        sheaf__safetensors_close(a.file[1]);
         static const char *const made[] = { "whole", "base", "adapter", "again" };
         for (size_t k = 0; k < ARRAY_LEN(made); k++)
             CHECK_OK(sheaf__remove_tree(at(made[k])));
     }
-    free(config);
+}
+
+/* "two": a model of up to four numbers a tensor. */
+static void write_floats(const sheaf_safetensors_spec *spec, int n)
+{
+    static const float x[4] = { 1, 2, 3, 4 };
+    made_tensors made = { .count = 0 };
+    for (int i = 0; i < n; i++)
+        made_add(&made, spec[i].name, SHEAF_F32, spec[i].ndim, spec[i].shape, x);
+    made_write(&made, at("two/model.safetensors"));
 }
 
 /* Factors of two adapters, and those of another kind, cannot be one of LoRA. */
@@ -211,7 +168,7 @@ TEST(test_convert__what_is_no_single_adapter_is_refused)
         };
         sheaf_weights_convert_report r;
         CHECK_OK(sheaf__make_dirs(at("two")));
-        put_tensors(at("two/model.safetensors"), spec, 4, NULL);
+        write_floats(spec, ARRAY_LEN(spec));
         sheaf_verify_report v;
         CHECK_OK(sheaf_verify(&v, at("two"), &(sheaf_weights_verify_options){ 0 }));
         const sheaf_finding *f = sheaf__catalog_finding(v.catalog, "unmerged");
@@ -229,7 +186,6 @@ TEST(test_convert__what_is_no_single_adapter_is_refused)
 /* Factors of two ranks, with a bias and magnitudes: the config that is made says so. */
 TEST(test_convert__the_made_config_says_what_the_tensors_are)
 {
-    static const float x[4] = { 1, 2, 3, 4 };
     static const sheaf_safetensors_spec spec[] = {
         { "a.k.base_layer.weight", SHEAF_F32, 2, { 2, 2 } },
         { "a.k.lora_A.default.weight", SHEAF_F32, 2, { 1, 2 } },
@@ -243,15 +199,9 @@ TEST(test_convert__the_made_config_says_what_the_tensors_are)
     static const char *const says[] = { "\"target_modules\": [\"a.k\", \"a.v\"]",
                                         "\"rank_pattern\": {\"a.v\": 2}", "\"use_dora\": true",
                                         "\"lora_bias\": true" };
-    const int n = ARRAY_LEN(spec);
-    sheaf_safetensors_writer *w = NULL;
     sheaf_weights_convert_report r;
     CHECK_OK(sheaf__make_dirs(at("two")));
-    CHECK_OK(sheaf__safetensors_begin(&w, at("two/model.safetensors"), spec, n, NULL, 0));
-    for (int i = 0; i < n; i++)
-        CHECK_OK(sheaf__safetensors_write(
-            w, i, 0, x, 4 * spec[i].shape[0] * (spec[i].ndim > 1 ? spec[i].shape[1] : 1)));
-    CHECK_OK(sheaf__safetensors_finish(w));
+    write_floats(spec, ARRAY_LEN(spec));
     const sheaf_weights_convert_options how = {
         .src = at("two"), .dst = at("made"), .to = "peft", .lora_alpha = 7.5
     };

@@ -1,15 +1,14 @@
 /* quantise_test.c - convert --quantize writes what transformers and bitsandbytes wrote, byte for
  * byte, in any number of files; what is refused. */
-#include "tests/files.h"
 #include "tests/recordings.h"
+#include "tests/stored.h"
+#include "tests/sources.h"
 
-#include "base/file.h"
 #include "base/json.h"
 #include "checkpoint/convert/convert.h"
 #include "checkpoint/tools/init.h"
 #include "checkpoint/tools/verify.h"
 #include "dialects/common/model_folder.h"
-#include "formats/safetensors.h"
 
 enum { MOST_FILES = 8 };
 
@@ -27,19 +26,11 @@ static folder open_folder(const char *dir)
     CHECK_OK(sheaf__list_dir(&names, &n, dir));
     for (int64_t i = 0; i < n; i++)
         if (sheaf__ends_with(names[i], ".safetensors")) {
-            char path[SHEAF_PATH_SIZE];
             assert_true(f.count < MOST_FILES);
-            CHECK_OK(
-                sheaf__safetensors_open(&f.file[f.count++], sheaf__path_in(path, dir, names[i])));
+            f.file[f.count++] = record(textf("%s/%s", dir, names[i]));
         }
     sheaf__names_free(names, n);
     return f;
-}
-
-static void close_folder(folder *f)
-{
-    for (int i = 0; i < f->count; i++)
-        sheaf__safetensors_close(f->file[i]);
 }
 
 static int64_t tensors(const folder *f)
@@ -50,46 +41,35 @@ static int64_t tensors(const folder *f)
     return n;
 }
 
-static void compare_tensor(const folder *got, const sheaf_safetensors *file,
-                           const sheaf_safetensors_entry *want)
+static void compare_tensor(const folder *got, const sheaf_safetensors *file, const char *name)
 {
-    const sheaf_safetensors_entry *e = NULL;
-    int at = -1;
-    while (e == NULL && ++at < got->count)
-        e = sheaf__safetensors_find(got->file[at], want->name);
-    if (e == NULL)
-        fail_msg("'%s' is not there", want->name);
-    if (e->dtype != want->dtype || e->ndim != want->ndim ||
-        memcmp(e->shape, want->shape, (size_t)e->ndim * sizeof *e->shape) != 0)
-        fail_msg("'%s' has another type or shape", want->name);
-    char *a = malloc((size_t)want->bytes + 1), *b = malloc((size_t)want->bytes + 1);
-    CHECK_OK(sheaf__safetensors_read(file, want, 0, a, want->bytes));
-    CHECK_OK(sheaf__safetensors_read(got->file[at], e, 0, b, want->bytes));
-    CHECK_BYTES(want->name, b, a, (size_t)want->bytes);
-    free(a);
-    free(b);
+    int at = 0;
+    while (at + 1 < got->count && sheaf__safetensors_find(got->file[at], name) == NULL)
+        at++;
+    check_same_tensor(got->file[at], name, file, name);
 }
 
 static void compare_folders(const char *got, const char *want)
 {
-    folder a = open_folder(got), b = open_folder(want);
+    const size_t mark = keeping.n;
+    const folder a = open_folder(got), b = open_folder(want);
     assert_int_equal(tensors(&a), tensors(&b));
     for (int i = 0; i < b.count; i++)
         for (int64_t k = 0; k < b.file[i]->header.count; k++)
-            compare_tensor(&a, b.file[i], &b.file[i]->header.entry[k]);
-    close_folder(&a);
-    close_folder(&b);
+            compare_tensor(&a, b.file[i], b.file[i]->header.entry[k].name);
+    release_kept(mark);
+}
+
+static void drop_json(void *object)
+{
+    json_decref(object);
 }
 
 static json_t *config_of(const char *dir)
 {
-    char path[SHEAF_PATH_SIZE], *text = NULL;
-    size_t size = 0;
     json_t *json = NULL;
-    CHECK_OK(sheaf__file_read_all(&text, &size, sheaf__path_in(path, dir, "config.json"), 1 << 20));
-    CHECK_OK(sheaf__json_parse(&json, text, size));
-    free(text);
-    return json;
+    CHECK_OK(sheaf__json_load(&json, textf("%s/config.json", dir)));
+    return kept(json, drop_json);
 }
 
 static sheaf_status *quantise(const char *src, const char *dst, sheaf_weights_convert_options how)
@@ -119,9 +99,7 @@ static const struct {
 
 static const char *folder_of(const char *model, const char *name)
 {
-    char path[256];
-    snprintf(path, sizeof path, "quant/%s/%s", model, name);
-    return recording(path);
+    return recording(textf("quant/%s/%s", model, name));
 }
 
 TEST(test_quantise__writes_the_bytes_of_transformers)
@@ -147,8 +125,6 @@ TEST(test_quantise__writes_the_bytes_of_transformers)
                                 json_string("float32"));
         if (!json_equal(a, b))
             fail_msg("%s/%s: another config.json", recorded[i].base, recorded[i].want);
-        json_decref(a);
-        json_decref(b);
         compared++;
     }
     assert_true(compared > 0);
@@ -165,16 +141,6 @@ static const struct {
     { "quant/tiny_llama_awq", SHEAF_QUANTIZE_AWQ_4 },
 };
 
-static void *bytes_of(const folder *f, const char *name, const sheaf_safetensors_entry **e)
-{
-    *e = sheaf__safetensors_find(f->file[0], name);
-    if (*e == NULL)
-        fail_msg("'%s' is not there", name);
-    void *bytes = malloc((size_t)(*e)->bytes + 1);
-    CHECK_OK(sheaf__safetensors_read(f->file[0], *e, 0, bytes, (*e)->bytes));
-    return bytes;
-}
-
 /* What calibration does not change is the same: all but codes, of AutoAWQ's zeros, which it
  * computes in float16, all but a few; its codes are a step off at most. */
 static void compare_packed(const char *got, const char *want)
@@ -185,7 +151,7 @@ static void compare_packed(const char *got, const char *want)
     for (int64_t k = 0; k < b.file[0]->header.count; k++) {
         const sheaf_safetensors_entry *e, *w;
         const char *name = b.file[0]->header.entry[k].name;
-        uint8_t *x = bytes_of(&a, name, &e), *y = bytes_of(&b, name, &w);
+        uint8_t *x = raw_of(a.file[0], name, &e), *y = raw_of(b.file[0], name, &w);
         assert_int_equal(e->dtype == w->dtype && e->ndim == w->ndim && e->bytes == w->bytes, true);
         assert_memory_equal(e->shape, w->shape, (size_t)e->ndim * sizeof *e->shape);
         const bool awq = strstr(want, "awq") != NULL, codes = sheaf__ends_with(name, ".qweight");
@@ -199,12 +165,8 @@ static void compare_packed(const char *got, const char *want)
             apart += by != 0;
             all++;
         }
-        free(x);
-        free(y);
     }
     assert_true(compared > 14 && apart * 300 <= all);
-    close_folder(&a);
-    close_folder(&b);
 }
 
 /* Read again, numbers are half a step of their group from the base's. */
@@ -219,7 +181,7 @@ static void check_near(const char *base, float step)
     for (int64_t k = 0; k < b.file[0]->header.count; k++) {
         const sheaf_safetensors_entry *e, *w;
         const char *name = b.file[0]->header.entry[k].name;
-        float *x = bytes_of(&a, name, &e), *y = bytes_of(&b, name, &w);
+        float *x = raw_of(a.file[0], name, &e), *y = raw_of(b.file[0], name, &w);
         for (int64_t g = 0; e->ndim == 2 && strstr(name, ".layers.") != NULL && g < e->bytes / 128;
              g++) {
             float most = 0, off = 0;
@@ -230,12 +192,8 @@ static void check_near(const char *base, float step)
             assert_true(off <= most * (0.5f * step + 0x1p-10f)); /* float16: scales, values */
             compared++;
         }
-        free(x);
-        free(y);
     }
     assert_true(compared > 1000);
-    close_folder(&a);
-    close_folder(&b);
 }
 
 /* The codes that are read are those of the values of the base, of boxes in any order: those of the
@@ -252,8 +210,6 @@ TEST(test_quantise__gptq_and_awq_have_the_layout_of_their_programs)
             json_t *a = config_of(at("out")), *b = config_of(recording(packed[i].recorded));
             json_object_del(json_object_get(b, "quantization_config"), "meta");
             assert_true(json_equal(a, b));
-            json_decref(a);
-            json_decref(b);
         }
         check_near(base, packed[i].as == SHEAF_QUANTIZE_GPTQ_8 ? 2.0f / 255 : 2.0f / 15);
         for (int slices = 1; slices <= 4; slices *= 2) {
@@ -275,10 +231,9 @@ TEST(test_quantise__leaves_routers_and_experts_plain)
                                          "successors/qwen3_moe/hf/config.json" };
     for (size_t s = 0; s < ARRAY_LEN(specs); s++)
         for (sheaf_quantize as = SHEAF_QUANTIZE_NF4; as <= SHEAF_QUANTIZE_INT8; as++) {
-            char path[400];
             int64_t compared = 0, codes = 0;
             sheaf_weights_init_report report;
-            snprintf(path, sizeof path, "%s/tests/data/%s", getenv("SHEAF_SOURCE_ROOT"), specs[s]);
+            const char *path = in_sources("tests/data/%s", specs[s]);
             sheaf_weights_init_options how = { .spec = path, .dst = at("plain") };
             CHECK_OK(sheaf__remove_tree(at("plain")));
             CHECK_OK(sheaf_init(&report, &how));
@@ -299,13 +254,11 @@ TEST(test_quantise__leaves_routers_and_experts_plain)
                     codes += coded;
                     if (coded)
                         continue;
-                    compare_tensor(&out, plain.file[f], e);
+                    compare_tensor(&out, plain.file[f], e->name);
                     compared++;
                 }
             assert_int_equal(report.quantised, codes);
             assert_true(codes >= 4 && compared > codes);
-            close_folder(&plain);
-            close_folder(&out);
         }
 }
 
@@ -333,8 +286,6 @@ TEST(test_quantise__init_writes_what_convert_would)
             compare_folders(at("made"), at("out"));
             json_t *a = config_of(at("made")), *b = config_of(at("out"));
             assert_true(json_equal(a, b));
-            json_decref(a);
-            json_decref(b);
         }
     }
 }
@@ -407,13 +358,10 @@ TEST(test_quantise__folders_are_copied_or_dequantised)
         compare_folders(at("out"), recording(path));
         json_t *a = config_of(at("out")), *b = config_of(recording(path));
         assert_true(json_equal(a, b));
-        json_decref(a);
-        json_decref(b);
         CHECK_OK(quantise(recording(path), at("plain"),
                           (sheaf_weights_convert_options){ .dequantize = true }));
         a = config_of(at("plain"));
         assert_null(json_object_get(a, "quantization_config"));
-        json_decref(a);
         sheaf_weights_diff_report report;
         CHECK_OK(
             sheaf_diff(&report, at("plain"), recording(path), &(sheaf_weights_diff_options){ 0 }));
@@ -465,10 +413,9 @@ TEST(test_quantise__copies_no_damaged_scale)
     CHECK_OK(sheaf_init(&report,
                         &(sheaf_weights_init_options){ .spec = "tiny-bytes", .dst = at("plain") }));
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        char path[600];
         CHECK_OK(quantise(at("plain"), at("once"),
                           (sheaf_weights_convert_options){ .quantize = rows[i].as }));
-        snprintf(path, sizeof path, "%s/model.safetensors", at("once"));
+        const char *path = textf("%s/model.safetensors", at("once"));
         damage(path, rows[i].part, rows[i].at, rows[i].value);
         CHECK_FAILS(quantise(at("once"), at("no"), (sheaf_weights_convert_options){ 0 }),
                     SHEAF_E_NUMBER, rows[i].told);

@@ -1,11 +1,10 @@
 /* refuse_test.c - what is no whole adapter is refused by every command that takes one, for the same
  * reason. */
-#include "tests/files.h"
+#include "tests/stored.h"
 
 #include <sys/stat.h>
 
 #include "checkpoint/merge/merge.h"
-#include "formats/safetensors.h"
 
 #define P "base_model.model.layers."
 enum { LAYERS = 3, WIDTH = 16, RANK = 2, MOST = 4 * LAYERS + 2 };
@@ -19,22 +18,17 @@ typedef struct part {
 
 static void write_parts(const char *path, const part *p, int n)
 {
-    sheaf_safetensors_spec spec[MOST] = { { 0 } };
-    sheaf_safetensors_writer *w = NULL;
-    for (int i = 0; i < n; i++)
-        spec[i] = (sheaf_safetensors_spec){ p[i].name, p[i].dtype, 2, { p[i].rows, p[i].cols } };
-    CHECK_OK(sheaf__safetensors_begin(&w, path, spec, n, NULL, 0));
+    made_tensors made = { .count = 0 };
     for (int i = 0; i < n; i++) {
-        const int64_t count = p[i].rows * p[i].cols;
-        float *x = malloc((size_t)(count + 4) * sizeof *x);
+        const int64_t shape[] = { p[i].rows, p[i].cols }, count = p[i].rows * p[i].cols;
+        float *x = room((size_t)(count + 4) * sizeof *x);
         for (int64_t k = 0; k < count; k++)
             x[k] = (float)((k * 7 + i) % 11 - 5) / 16;
         if (p[i].odd != 0)
             x[3] = p[i].odd;
-        CHECK_OK(sheaf__safetensors_write(w, i, 0, x, count * 4)); /* F32 and I32 alike */
-        free(x);
+        made_add(&made, p[i].name, p[i].dtype, 2, shape, x); /* F32 and I32 alike */
     }
-    CHECK_OK(sheaf__safetensors_finish(w));
+    made_write(&made, path);
 }
 
 static const char *const names[] = {
@@ -56,13 +50,10 @@ static int whole(part *p)
 
 static void write_adapter(const char *dir, const char *config, const part *p, int n)
 {
-    char path[512];
     CHECK_OK(sheaf__remove_tree(dir));
     assert_int_equal(mkdir(dir, 0755), 0);
-    snprintf(path, sizeof path, "%s/adapter_model.safetensors", dir);
-    write_parts(path, p, n);
-    snprintf(path, sizeof path, "%s/adapter_config.json", dir);
-    put(path, config);
+    write_parts(textf("%s/adapter_model.safetensors", dir), p, n);
+    put(textf("%s/adapter_config.json", dir), config);
 }
 
 #define CONFIG(more)                                                                               \
@@ -133,11 +124,10 @@ static sheaf_status *run(const char *a, const char *b, bool base, const char *ho
 /* They all say where, and that it is this. */
 static void refused(sheaf_status *st, size_t row)
 {
-    char text[4096];
     if (st == NULL)
         fail_msg("%s: taken", rows[row].what);
-    snprintf(text, sizeof text, "%s | %s | %s | %s", sheaf_status_where(st),
-             sheaf_status_expected(st), sheaf_status_found(st), sheaf_status_try(st));
+    const char *text = textf("%s | %s | %s | %s", sheaf_status_where(st), sheaf_status_expected(st),
+                             sheaf_status_found(st), sheaf_status_try(st));
     const sheaf_code code = sheaf_status_code(st);
     sheaf_status_free(st);
     if (code != rows[row].code || strstr(text, "broken") == NULL ||

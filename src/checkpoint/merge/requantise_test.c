@@ -2,16 +2,14 @@
  * the plain model that was quantised, with the bits of PEFT and bitsandbytes. */
 #include <sys/stat.h>
 
-#include "tests/files.h"
 #include "tests/recordings.h"
+#include "tests/stored.h"
 
-#include "base/file.h"
 #include "base/hash.h"
 #include "base/random.h"
 #include "checkpoint/convert/convert.h"
 #include "checkpoint/merge/merge.h"
 #include "dialects/open.h"
-#include "formats/safetensors.h"
 #include "ops/quant/quantise.h"
 
 static sheaf_status *merge(sheaf_weights_merge_report *report, const char *base,
@@ -31,30 +29,19 @@ static sheaf_status *merge(sheaf_weights_merge_report *report, const char *base,
 static void compare_tensors(const char *dir, const char *part, const char *prefix,
                             const char *inside, bool has)
 {
-    char path[SHEAF_PATH_SIZE];
-    sheaf_safetensors *a = NULL, *b = NULL;
+    const size_t mark = keeping.n;
+    const sheaf_safetensors *a = record(textf("%s/model.safetensors", dir)), *b = record(part);
     int compared = 0;
-    CHECK_OK(sheaf__safetensors_open(&a, sheaf__path_in(path, dir, "model.safetensors")));
-    CHECK_OK(sheaf__safetensors_open(&b, part));
     for (int64_t i = 0; i < b->header.count; i++) {
-        const sheaf_safetensors_entry *want = &b->header.entry[i];
-        if (strncmp(want->name, prefix, strlen(prefix)) != 0 ||
-            (inside != NULL && (strstr(want->name, inside) != NULL) != has))
+        const char *name = b->header.entry[i].name;
+        if (strncmp(name, prefix, strlen(prefix)) != 0 ||
+            (inside != NULL && (strstr(name, inside) != NULL) != has))
             continue;
-        const sheaf_safetensors_entry *e = sheaf__safetensors_find(a, want->name + strlen(prefix));
-        if (e == NULL || e->dtype != want->dtype || e->bytes != want->bytes)
-            fail_msg("'%s' is not there, or of another type or size", want->name);
-        char *x = malloc((size_t)want->bytes + 1), *y = malloc((size_t)want->bytes + 1);
-        CHECK_OK(sheaf__safetensors_read(a, e, 0, x, e->bytes));
-        CHECK_OK(sheaf__safetensors_read(b, want, 0, y, e->bytes));
-        CHECK_BYTES(want->name, x, y, (size_t)e->bytes);
-        free(x);
-        free(y);
+        check_same_tensor(a, name + strlen(prefix), b, name);
         compared++;
     }
     assert_true(compared > 0);
-    sheaf__safetensors_close(a);
-    sheaf__safetensors_close(b);
+    release_kept(mark);
 }
 
 static void compare_part(const char *dir, const char *part, const char *prefix)
@@ -64,32 +51,19 @@ static void compare_part(const char *dir, const char *part, const char *prefix)
 
 static bool names_quantization(const char *dir)
 {
-    char path[SHEAF_PATH_SIZE], *text = NULL;
-    size_t size = 0;
-    CHECK_OK(sheaf__file_read_all(&text, &size, sheaf__path_in(path, dir, "config.json"), 1 << 20));
-    const bool yes = strstr(text, "\"quantization_config\"") != NULL;
-    free(text);
-    return yes;
+    return strstr(file_text(textf("%s/config.json", dir), NULL), "\"quantization_config\"") != NULL;
 }
 
-/* The last sixteen results stay valid. */
 static const char *tiny(const char *name)
 {
-    static char paths[16][1536];
-    static int next;
-    char path[256], *p = paths[next++ % 16];
-    snprintf(path, sizeof path, "quant/tiny_llama/%s", name);
-    snprintf(p, sizeof paths[0], "%s", recording(path));
-    return p;
+    return recording(textf("quant/tiny_llama/%s", name));
 }
 
 static const char *const runs[] = { "qlora_float32", "qlora_bfloat16" };
 
 static const char *of_run(int run, const char *name)
 {
-    char path[200];
-    snprintf(path, sizeof path, "%s/%s", runs[run], name);
-    return tiny(path);
+    return tiny(textf("%s/%s", runs[run], name));
 }
 
 /* An adapter of one layer, or of two: A and B are random. */
@@ -97,34 +71,23 @@ static const char *make_adapter(const char *name, int layers)
 {
     static const char *const modules[] = { "self_attn.q_proj", "mlp.down_proj" };
     static const int64_t in[] = { 64, 128 };
-    char path[SHEAF_PATH_SIZE], names[4][100];
     float x[4 * 128];
-    sheaf_safetensors_writer *w = NULL;
-    sheaf_safetensors_spec spec[4];
+    made_tensors made = { .count = 0 };
     for (int i = 0; i < 2 * layers; i++) {
-        snprintf(names[i], sizeof names[i], "base_model.model.model.layers.0.%s.lora_%c.weight",
-                 modules[i / 2], i % 2 == 0 ? 'A' : 'B');
-        spec[i] = (sheaf_safetensors_spec){ names[i], SHEAF_F32, 2, { 4, in[i / 2] } };
-        if (i % 2 == 1)
-            spec[i].shape[0] = 64, spec[i].shape[1] = 4;
+        const char *tensor = textf("base_model.model.model.layers.0.%s.lora_%c.weight",
+                                   modules[i / 2], i % 2 == 0 ? 'A' : 'B');
+        const int64_t shape[] = { i % 2 == 1 ? 64 : 4, i % 2 == 1 ? 4 : in[i / 2] };
+        sheaf__random_normals(x, 3, sheaf__name_key(tensor), 0, shape[0] * shape[1]);
+        made_add(&made, tensor, SHEAF_F32, 2, shape, x);
     }
     CHECK_OK(sheaf__remove_tree(at(name)));
     assert_int_equal(mkdir(at(name), 0755), 0);
-    CHECK_OK(sheaf__safetensors_begin(&w,
-                                      sheaf__path_in(path, at(name), "adapter_model.safetensors"),
-                                      spec, 2 * layers, NULL, 0));
-    for (int i = 0; i < 2 * layers; i++) {
-        const int64_t n = spec[i].shape[0] * spec[i].shape[1];
-        sheaf__random_normals(x, 3, sheaf__name_key(names[i]), 0, n);
-        CHECK_OK(sheaf__safetensors_write(w, i, 0, x, n * 4));
-    }
-    CHECK_OK(sheaf__safetensors_finish(w));
-    sheaf__path_in(path, at(name), "adapter_config.json");
-    put(path, layers == 1
-                  ? "{\"peft_type\": \"LORA\", \"r\": 4, \"lora_alpha\": 1, "
-                    "\"target_modules\": \"model.layers.0.self_attn.q_proj\"}"
-                  : "{\"peft_type\": \"LORA\", \"r\": 4, \"lora_alpha\": 1, "
-                    "\"target_modules\": \"model.layers.0.(self_attn.q_proj|mlp.down_proj)\"}");
+    made_write(&made, textf("%s/adapter_model.safetensors", at(name)));
+    put(textf("%s/adapter_config.json", at(name)),
+        layers == 1 ? "{\"peft_type\": \"LORA\", \"r\": 4, \"lora_alpha\": 1, "
+                      "\"target_modules\": \"model.layers.0.self_attn.q_proj\"}"
+                    : "{\"peft_type\": \"LORA\", \"r\": 4, \"lora_alpha\": 1, "
+                      "\"target_modules\": \"model.layers.0.(self_attn.q_proj|mlp.down_proj)\"}");
     return at(name);
 }
 
@@ -161,20 +124,15 @@ TEST(test_merge__onto_quantised_bases_gives_the_bits_of_peft)
 static const char *hash_q_proj(const char *dir)
 {
     static char text[33];
-    char path[SHEAF_PATH_SIZE], bytes[20000];
-    sheaf_safetensors *f = NULL;
+    const sheaf_safetensors *f = record(textf("%s/model.safetensors", dir));
     sheaf_hasher *hasher = sheaf__hasher_new();
-    CHECK_OK(sheaf__safetensors_open(&f, sheaf__path_in(path, dir, "model.safetensors")));
     for (int64_t i = 0; i < f->header.count; i++) { /* by name */
         const sheaf_safetensors_entry *e = &f->header.entry[f->header.by_name[i].index];
         if (strstr(e->name, "layers.0.self_attn.q_proj") == NULL)
             continue;
-        assert_true((size_t)e->bytes <= sizeof bytes);
-        CHECK_OK(sheaf__safetensors_read(f, e, 0, bytes, e->bytes));
         sheaf__hasher_add(hasher, e->name, strlen(e->name));
-        sheaf__hasher_add(hasher, bytes, (size_t)e->bytes);
+        sheaf__hasher_add(hasher, raw_of(f, e->name, NULL), (size_t)e->bytes);
     }
-    sheaf__safetensors_close(f);
     sheaf__hash_text(text, sheaf__hasher_end(hasher));
     sheaf__hasher_free(hasher);
     return text;
@@ -215,7 +173,7 @@ static void distance(double *worst, double *mean, const char *a, const char *b)
         if (sheaf__source_form(y, e->name) == NULL || y->find(y, e->name)->dtype != SHEAF_F32)
             continue; /* not changed, or never quantised */
         const int64_t count = e->shape[0] * e->shape[1];
-        float *p = malloc((size_t)count * sizeof *p), *q = malloc((size_t)count * sizeof *q);
+        float *p = room((size_t)count * sizeof *p), *q = room((size_t)count * sizeof *q);
         CHECK_OK(x->read(x, e->name, 0, e->shape[0], 0, e->shape[1], p));
         CHECK_OK(y->read(y, e->name, 0, e->shape[0], 0, e->shape[1], q));
         for (int64_t k = 0; k < count; k++) {
@@ -224,26 +182,11 @@ static void distance(double *worst, double *mean, const char *a, const char *b)
             sum += by;
         }
         n += (double)count;
-        free(p);
-        free(q);
     }
     x->close(x);
     y->close(y);
     assert_true(n > 0);
     *mean = sum / n;
-}
-
-/* All of one tensor of a folder's one file. */
-static void take(void *dst, size_t size, const char *dir, const char *file, const char *name)
-{
-    char path[SHEAF_PATH_SIZE];
-    sheaf_safetensors *f = NULL;
-    CHECK_OK(sheaf__safetensors_open(&f, sheaf__path_in(path, dir, file)));
-    const sheaf_safetensors_entry *e = sheaf__safetensors_find(f, name);
-    assert_non_null(e);
-    assert_int_equal(e->bytes, size);
-    CHECK_OK(sheaf__safetensors_read(f, e, 0, dst, e->bytes));
-    sheaf__safetensors_close(f);
 }
 
 /* int8 as PEFT merges onto it: code by SCB by 1/127 in float32, the change, float16, and new codes.
@@ -252,14 +195,15 @@ static void check_int8(const char *base, const char *adapter, const char *merged
 {
 #define LAYER "model.layers.0.self_attn.q_proj"
     enum { N = 64, RANK = 4 };
-    static const char files[] = "model.safetensors", lora[] = "adapter_model.safetensors";
-    int8_t code[N * N], got[N * N];
+    const sheaf_safetensors *was = record(textf("%s/model.safetensors", base)),
+                            *factors = record(textf("%s/adapter_model.safetensors", adapter)),
+                            *is = record(textf("%s/model.safetensors", merged));
+    const int8_t *code = raw_of(was, LAYER ".weight", NULL);
+    const float *scb = raw_of(was, LAYER ".SCB", NULL),
+                *a = raw_of(factors, "base_model.model." LAYER ".lora_A.weight", NULL),
+                *b = raw_of(factors, "base_model.model." LAYER ".lora_B.weight", NULL);
     uint8_t want[N * N];
-    float scb[N], a[RANK * N], b[N * RANK], x[N * N], want_scb[N], got_scb[N];
-    take(code, sizeof code, base, files, LAYER ".weight");
-    take(scb, sizeof scb, base, files, LAYER ".SCB");
-    take(a, sizeof a, adapter, lora, "base_model.model." LAYER ".lora_A.weight");
-    take(b, sizeof b, adapter, lora, "base_model.model." LAYER ".lora_B.weight");
+    float x[N * N], want_scb[N];
     for (int i = 0; i < N; i++)
         for (int j = 0; j < N; j++) {
             const float product = (float)code[i * N + j] * scb[i];
@@ -269,10 +213,8 @@ static void check_int8(const char *base, const char *adapter, const char *merged
             x[i * N + j] = product * 7.874015718698502e-3f + scale * change;
         }
     sheaf__quantise_rows(want, want_scb, x, SHEAF_F32, N, N);
-    take(got, sizeof got, merged, files, LAYER ".weight");
-    take(got_scb, sizeof got_scb, merged, files, LAYER ".SCB");
-    CHECK_BYTES("SCB", got_scb, want_scb, sizeof want_scb);
-    CHECK_BYTES("codes", got, want, sizeof want);
+    CHECK_BYTES("SCB", raw_of(is, LAYER ".SCB", NULL), want_scb, sizeof want_scb);
+    CHECK_BYTES("codes", raw_of(is, LAYER ".weight", NULL), want, sizeof want);
 #undef LAYER
 }
 

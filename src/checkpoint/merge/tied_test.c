@@ -73,29 +73,24 @@ static const struct {
       "\"tie_word_embeddings\": false" },
 };
 
-static int list_things(thing *out, char (*names)[200], const char *const *list, const char *before,
-                       int64_t n)
+static int list_things(thing *out, const char *const *list, const char *before, int64_t n)
 {
     int count = 0;
     for (; count < MOST && list[count] != NULL; count++) {
-        snprintf(names[count], sizeof *names, "%s%s", before, list[count]);
-        out[count] = (thing){ names[count], SHEAF_F32, 2, { n, 4 } };
-        if (strstr(list[count], ".bias") != NULL)
-            out[count].ndim = 1;
-        char *like = strchr(names[count], '=');
-        if (like != NULL) {
-            *like = '\0';
-            out[count].like = like + 1;
-        }
+        const char *like = strchr(list[count], '=');
+        out[count] = (thing){ textf("%s%.*s", before, (int)strcspn(list[count], "="), list[count]),
+                              SHEAF_F32,
+                              strstr(list[count], ".bias") != NULL ? 1 : 2,
+                              { n, 4 },
+                              .like = like == NULL ? NULL : like + 1 };
     }
     return count;
 }
 
 static void check_written(const char *written, const thing *base, const thing *mine)
 {
-    char name[200];
     int64_t n = 0;
-    snprintf(name, sizeof name, "%.*s", (int)strcspn(written, "="), written);
+    const char *name = textf("%.*s", (int)strcspn(written, "="), written);
     float *got = result(at("out"), name, &n);
     if (got == NULL)
         fail_msg("'%s' was not written", name);
@@ -106,39 +101,31 @@ static void check_written(const char *written, const thing *base, const thing *m
     if (sheaf__ends_with(written, "=rows")) {
         float *row = values(mine, 1);
         memcpy(want + 28, row, 16);
-        free(row);
     }
     if (strchr(written, '=') != NULL) {
         assert_int_equal(n, (new ? mine : base)->shape[0]);
         assert_memory_equal(got, want, (size_t)n * (strstr(name, ".bias") != NULL ? 4 : 16));
     }
-    free(got), free(want);
 }
 
 static void check_config(const char *flag)
 {
-    char path[512], *text = NULL;
-    size_t size;
-    snprintf(path, sizeof path, "%s/config.json", at("out"));
-    CHECK_OK(sheaf__file_read_all(&text, &size, path, 1 << 16));
+    const char *text = file_text(at("out/config.json"), NULL);
     if (strstr(text, flag) == NULL)
         fail_msg("no %s in %s", flag, text);
-    free(text);
 }
 
 static sheaf_status *merge_row(size_t i, const char *config, thing *base, thing *mine)
 {
-    static char names[2][MOST][200];
-    sheaf_weights_merge_report report;
-    const int n = list_things(base, names[0], rows[i].base, "", 10),
-              k = list_things(mine, names[1], rows[i].mine, P, rows[i].rows);
+    const int n = list_things(base, rows[i].base, "", 10),
+              k = list_things(mine, rows[i].mine, P, rows[i].rows);
     base[n] = (thing){ "x.weight", SHEAF_F32, 2, { 4, 4 } };
     mine[k] = (thing){ P "x.lora_A.weight", SHEAF_F32, 2, { 2, 4 } };
     mine[k + 1] = (thing){ P "x.lora_B.weight", SHEAF_F32, 2, { 4, 2 } };
     const bool x = strstr(rows[i].adapter_config, "\"x\"") != NULL;
-    write_folder(at("base"), "model.safetensors", "config.json", config, base, n + 1);
+    write_base(config, base, n + 1);
     write_adapter(at("one"), rows[i].adapter_config, mine, x ? k + 2 : k);
-    return merge(at("base"), at("one"), NULL, SHEAF_MERGE_ROUND_ONCE, &report);
+    return merge_one(NULL);
 }
 
 TEST(test_tied__every_name_has_its_own_values)
@@ -195,15 +182,12 @@ TEST(test_resized__what_lacks_rows_is_refused)
           "'final_logits_bias' | as many rows" },
     };
     for (size_t i = 0; i < ARRAY_LEN(lacking); i++) {
-        char name[200];
-        sheaf_weights_merge_report report;
         const thing base[] = { lacking[i].lacks, { lacking[i].table, SHEAF_F32, 2, { 10, 4 } } };
-        snprintf(name, sizeof name, P "%s", lacking[i].table);
+        const char *name = textf(P "%s", lacking[i].table);
         const thing mine = { name, SHEAF_F32, 2, { 12, 4 } };
-        write_folder(at("base"), "model.safetensors", "config.json", lacking[i].config, base, 2);
+        write_base(lacking[i].config, base, 2);
         write_adapter(at("one"), LORA "\"target_modules\": [\"x\"]}", &mine, 1);
-        CHECK_FAILS(merge(at("base"), at("one"), NULL, SHEAF_MERGE_ROUND_ONCE, &report),
-                    SHEAF_E_LAYOUT, lacking[i].found);
+        CHECK_FAILS(merge_one(NULL), SHEAF_E_LAYOUT, lacking[i].found);
     }
 }
 
@@ -217,13 +201,11 @@ TEST(test_head__with_a_bias_takes_pefts_copies)
                                   { P "lm_head.lora_A.weight", SHEAF_F32, 2, { 2, 4 } },
                                   { P "lm_head.lora_B.weight", SHEAF_F32, 2, { 10, 2 } } };
     sheaf_weights_merge_report report;
-    write_folder(at("base"), "model.safetensors", "config.json",
-                 CLASS("PhiForCausalLM", "\"tie_word_embeddings\": false"), base, 2);
+    write_base(CLASS("PhiForCausalLM", "\"tie_word_embeddings\": false"), base, 2);
     write_adapter(at("one"), LORA "\"target_modules\": [\"lm_head\"]}", mine, 4);
-    CHECK_OK(merge(at("base"), at("one"), NULL, SHEAF_MERGE_ROUND_ONCE, &report));
+    CHECK_OK(merge_one(&report));
     float *got = result(at("out"), "lm_head.bias", NULL), *want = values(&mine[0], 1);
     assert_memory_equal(got, want, 10 * sizeof *got);
-    free(got), free(want);
     assert_int_equal(report.adapted, 1);
 }
 
@@ -241,11 +223,10 @@ TEST(test_layers__behind_the_last_need_no_factors)
         "{\"model_type\": \"odd\", \"text_config\": {\"num_hidden_layers\": 1}}",
         "{\"model_type\": \"odd\", \"num_hidden_layers\": 2}", "{\"model_type\": \"odd\"}"
     };
-    sheaf_weights_merge_report report;
     write_adapter(at("one"), LORA "\"target_modules\": [\"q\"]}", mine, 2);
     for (size_t i = 0; i < ARRAY_LEN(counts); i++) {
-        write_folder(at("base"), "model.safetensors", "config.json", counts[i], base, 4);
-        sheaf_status *st = merge(at("base"), at("one"), NULL, SHEAF_MERGE_ROUND_ONCE, &report);
+        write_base(counts[i], base, 4);
+        sheaf_status *st = merge_one(NULL);
         if (i < 2)
             CHECK_OK(st);
         else
@@ -268,10 +249,9 @@ TEST(test_layers__experts_need_none_or_all)
         { P "model.layers.1.mlp.experts.0.up.lora_B.weight", SHEAF_F32, 2, { 4, 2 } }
     };
     sheaf_weights_merge_report report;
-    write_folder(at("base"), "model.safetensors", "config.json", "{\"model_type\": \"odd\"}", base,
-                 3);
+    write_base("{\"model_type\": \"odd\"}", base, 3);
     write_adapter(at("one"), LORA "\"target_modules\": [\"up\"]}", mine, 2);
-    CHECK_OK(merge(at("base"), at("one"), NULL, SHEAF_MERGE_ROUND_ONCE, &report));
+    CHECK_OK(merge_one(&report));
     write_adapter(at("two"), LORA "\"target_modules\": [\"up\"]}", mine, 4);
     CHECK_FAILS(merge(at("base"), at("two"), NULL, SHEAF_MERGE_ROUND_ONCE, &report), SHEAF_E_LAYOUT,
                 "experts.1.up.lora_A.weight");

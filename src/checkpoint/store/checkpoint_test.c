@@ -10,6 +10,7 @@
 #include "checkpoint/tools/verify.h"
 #include "checkpoint/store/manifest.h"
 #include "tests/faults/tiny_state.h"
+#include "tests/files.h"
 #include "base/status.h"
 
 static char folder[80];
@@ -22,18 +23,12 @@ static const char *fresh(void)
     return new_folder(folder);
 }
 
-static const char *in_folder(const char *format, ...) SHEAF_PRINTF(1, 2);
-static const char *in_folder(const char *format, ...)
+#define in_folder(...) textf("%s/checkpoints/%s", folder, textf(__VA_ARGS__))
+
+/* Of step 7. */
+static const char *listing(void)
 {
-    static char path[2][256];
-    static int which;
-    which = !which;
-    const int n = snprintf(path[which], sizeof path[which], "%s/checkpoints/", folder);
-    va_list args;
-    va_start(args, format);
-    vsnprintf(path[which] + n, sizeof path[which] - (size_t)n, format, args);
-    va_end(args);
-    return path[which];
+    return kept(listing_of(in_folder("step-00000007")), free);
 }
 
 static void save(int64_t step, int ranks)
@@ -81,33 +76,29 @@ TEST(test_save__same_bytes_at_any_number_of_ranks)
 {
     fresh();
     save(7, 1);
-    char *one = listing_of(in_folder("step-00000007"));
+    const char *one = listing();
     for (int ranks = 2; ranks <= TINY_SLICES; ranks++) {
         fresh();
         save(7, ranks);
-        char *many = listing_of(in_folder("step-00000007"));
+        const char *many = listing();
         assert_string_equal(one, many);
-        free(many);
         for (int again = 1; again <= TINY_SLICES; again++)
             assert_int_equal(newest(again), 7); /* and reads back at any number */
     }
-    free(one);
 }
 
 TEST(test_save__data_parallel_groups_share_the_writing)
 {
     fresh();
     save(7, 1);
-    char *one = listing_of(in_folder("step-00000007"));
+    const char *one = listing();
     for (int groups = 2; groups <= 3; groups++) {
         fresh();
         CHECK_OK(tiny_save(
             &(tiny_run){ .out = folder, .seed = 7, .step = 7, .ranks = groups, .groups = true }));
-        char *shared = listing_of(in_folder("step-00000007"));
+        const char *shared = listing();
         assert_string_equal(one, shared);
-        free(shared);
     }
-    free(one);
 }
 
 /* ---- memory of a device, which a build without fast kernels does not have ---- */
@@ -141,11 +132,10 @@ static void hold(held *h, const sheaf__device_class *class, bool filled)
         const size_t bytes = (size_t)lengths[i] * sizeof(float);
         void *at;
         CHECK_OK(sheaf__device_alloc(&at, h->device, bytes, SHEAF_MEM_TRAINED));
-        float *x = calloc(bytes, 1);
+        float *x = room(bytes * 1);
         for (int64_t k = 0; k < lengths[i] && filled; k++)
             x[k] = element(i, k);
         CHECK_OK(sheaf__upload(h->device, at, x, bytes));
-        free(x);
         h->at[i] = at;
         h->tensor[i] = (sheaf_state_tensor){
             .name = names[i], .ndim = 1, .shape = { lengths[i], 1 }, .slice = &h->at[i]
@@ -158,11 +148,10 @@ static void has_numbers(const held *h)
 {
     for (int i = 0; i < 2; i++) {
         const size_t bytes = (size_t)lengths[i] * sizeof(float);
-        float *x = malloc(bytes);
+        float *x = room(bytes);
         CHECK_OK(sheaf__download(h->device, x, h->at[i], bytes));
         for (int64_t k = 0; k < lengths[i]; k++)
             assert_true(x[k] == element(i, k));
-        free(x);
     }
 }
 
@@ -207,13 +196,11 @@ TEST(test_save__another_state_has_another_manifest)
 {
     fresh();
     save(7, 1);
-    char *one = listing_of(in_folder("step-00000007"));
+    const char *one = listing();
     fresh();
     CHECK_OK(tiny_save(&(tiny_run){ .out = folder, .seed = 8, .step = 7, .ranks = 1 }));
-    char *other = listing_of(in_folder("step-00000007"));
+    const char *other = listing();
     assert_string_not_equal(one, other);
-    free(one);
-    free(other);
 }
 
 /* The text that docs/checkpoints.md explains. A change here needs a new version number. */
@@ -237,13 +224,9 @@ static const char recorded[] =
 
 TEST(test_manifest__is_the_recorded_text)
 {
-    char *text = NULL;
-    size_t size = 0;
     fresh();
     save(7, 2);
-    CHECK_OK(sheaf__file_read_all(&text, &size, in_folder("step-00000007/manifest.json"), 1 << 20));
-    assert_string_equal(text, recorded);
-    free(text);
+    assert_string_equal(file_text(in_folder("step-00000007/manifest.json"), NULL), recorded);
 }
 
 TEST(test_manifest__a_changed_byte_is_noticed)
@@ -349,11 +332,11 @@ static const struct {
 TEST(test_manifest__hostile_content_is_refused)
 {
     for (size_t i = 0; i < ARRAY_LEN(hostile); i++) {
-        char text[1024], hash[33];
+        char hash[33];
         sheaf_manifest *m = NULL;
         const size_t n = strlen(hostile[i].body);
-        snprintf(text, sizeof text, "%s\"self\": \"%s\"}\n", hostile[i].body,
-                 sheaf__hash_text(hash, sheaf__hash(hostile[i].body, n)));
+        const char *text = textf("%s\"self\": \"%s\"}\n", hostile[i].body,
+                                 sheaf__hash_text(hash, sheaf__hash(hostile[i].body, n)));
         sheaf_status *st = sheaf__manifest_read(&m, text, strlen(text));
         if (st == NULL ||
             (sheaf_status_code(st) != SHEAF_E_FORMAT &&
@@ -367,14 +350,14 @@ TEST(test_manifest__hostile_content_is_refused)
 
 TEST(test_manifest__tensors_are_found_in_any_order)
 {
-    char text[1024], hash[33];
+    char hash[33];
     static const char body[] =
         HEAD "\"tensors\": {\"b\": {\"dtype\": \"F32\", \"shape\": [2], " HASH "}, "
              "\"c\": {\"dtype\": \"F32\", \"shape\": [3], " HASH
              "}, \"a\": {\"dtype\": \"F32\", \"shape\": [1], " HASH "}},\n";
     sheaf_manifest *m = NULL;
-    snprintf(text, sizeof text, "%s\"self\": \"%s\"}\n", body,
-             sheaf__hash_text(hash, sheaf__hash(body, sizeof body - 1)));
+    const char *text = textf("%s\"self\": \"%s\"}\n", body,
+                             sheaf__hash_text(hash, sheaf__hash(body, sizeof body - 1)));
     CHECK_OK(sheaf__manifest_read(&m, text, strlen(text)));
     for (int i = 0; i < 3; i++) {
         const char name[] = { (char)('a' + i), '\0' };
@@ -447,14 +430,20 @@ TEST(test_latest__incomplete_ones_are_left_aside_and_named)
     assert_null(strstr(told, "step-00000010"));
 }
 
+/* Where a save of step 4 would be under way. */
+static const char *left_over(void)
+{
+    char *path;
+    CHECK_OK(sheaf__partial_path(&path, in_folder("step-00000004"), "partial", 0));
+    return kept(path, free);
+}
+
 TEST(test_open__removes_what_a_killed_run_left)
 {
     fresh();
     save(3, 1);
-    char *left = NULL, deep[400];
-    CHECK_OK(sheaf__partial_path(&left, in_folder("step-00000004"), "partial", 0));
-    snprintf(deep, sizeof deep, "%s/deep", left);
-    CHECK_OK(sheaf__make_dirs(deep));
+    const char *left = left_over();
+    CHECK_OK(sheaf__make_dirs(textf("%s/deep", left)));
     CHECK_OK(sheaf__make_dirs(in_folder("mine.partial-5"))); /* somebody else's */
     CHECK_OK(sheaf__make_dirs(
         in_folder("step-00000004.partial-123/deep"))); /* that too: it has no mark of ours */
@@ -468,7 +457,6 @@ TEST(test_open__removes_what_a_killed_run_left)
     assert_non_null(strstr(told, left));
     assert_non_null(strstr(told, ": removed, a save that was never finished"));
     assert_null(strstr(told, "partial-123: removed"));
-    free(left);
 }
 
 /* A mount, another user's, or one in use: the run goes on beside it. */
@@ -476,8 +464,7 @@ TEST(test_open__what_cannot_be_removed_is_told)
 {
     fresh();
     save(3, 1);
-    char *left = NULL;
-    CHECK_OK(sheaf__partial_path(&left, in_folder("step-00000004"), "partial", 0));
+    const char *left = left_over();
     CHECK_OK(sheaf__make_dirs(left));
     told[0] = '\0';
     sheaf_faults faults = { .op = SHEAF_FAULT_UNLINK, .action = SHEAF_FAULT_FAIL, .n = 1 };
@@ -486,7 +473,6 @@ TEST(test_open__what_cannot_be_removed_is_told)
     assert_int_equal(newest(1), 5);
     assert_null(strstr(told, ": removed"));
     assert_non_null(strstr(told, ": a save that was never finished, which cannot be removed: "));
-    free(left);
 }
 
 TEST(test_open__one_run_at_a_time)
@@ -496,13 +482,11 @@ TEST(test_open__one_run_at_a_time)
     const int fd = open(in_folder("lock"), O_RDWR);
     assert_true(fd >= 0);
     assert_int_equal(flock(fd, LOCK_EX | LOCK_NB), 0);
-    char *left = NULL;
-    CHECK_OK(sheaf__partial_path(&left, in_folder("step-00000004"), "partial", 0));
+    const char *left = left_over();
     CHECK_OK(sheaf__make_dir(left));
     tiny_run run = { .out = folder, .seed = 2, .step = 2, .ranks = 2 };
     CHECK_FAILS(tiny_save(&run), SHEAF_E_ARG, "another process holds this lock");
     assert_true(exists(left)); /* it may be in use */
-    free(left);
     close(fd);
     CHECK_OK(tiny_save(&run));
 }
@@ -529,6 +513,7 @@ TEST(test_keep__what_is_read_stays)
     fresh();
     save(1, 1);
     CHECK_OK(sheaf__step_newest(&path, &held, folder));
+    kept(path, free);
     assert_non_null(held);
     assert_non_null(strstr(path, "/step-00000001"));
     CHECK_OK(tiny_save(&(tiny_run){ .out = folder, .seed = 2, .step = 2, .ranks = 2, .keep = 1 }));
@@ -536,7 +521,6 @@ TEST(test_keep__what_is_read_stays)
     closedir(held);
     CHECK_OK(tiny_save(&(tiny_run){ .out = folder, .seed = 3, .step = 3, .ranks = 2, .keep = 1 }));
     assert_false(exists(path));
-    free(path);
     bool read = true; /* one that is being removed */
     const int fd = sheaf__step_lock(&read, in_folder("step-00000003"));
     assert_false(read);
@@ -572,9 +556,8 @@ TEST(test_verify__a_save_under_way_is_none_that_was_left)
 {
     fresh();
     save(1, 1);
-    char *left = NULL;
+    const char *left = left_over();
     const int lock = open(in_folder("lock"), O_RDWR);
-    CHECK_OK(sheaf__partial_path(&left, in_folder("step-00000004"), "partial", 0));
     CHECK_OK(sheaf__make_dir(left));
     for (int running = 0; running <= 1; running++) {
         sheaf_catalog *c = NULL;
@@ -584,7 +567,6 @@ TEST(test_verify__a_save_under_way_is_none_that_was_left)
         sheaf__catalog_free(c);
     }
     close(lock);
-    free(left);
 }
 
 TEST(test_save__a_step_that_is_there_already)
@@ -753,14 +735,13 @@ static void count_joined(void *context, const char *file, const char *tensor, co
 TEST(test_verify__the_hash_of_a_tensor_is_that_of_its_slices)
 {
     static const char name[] = "\"master/rows\":", mark[] = "\"hash\": \"", self[] = "\"self\": \"";
-    char path[256], *text = NULL, hex[33];
+    char hex[33];
     size_t size;
     int64_t damages = -1;
     fresh();
     save(1, 2);
-    snprintf(path, sizeof path, "%s", in_folder("step-00000001/manifest.json"));
-    CHECK_OK(sheaf__file_read_all(&text, &size, path, 1 << 20));
-    char *at = strstr(text, name);
+    const char *path = in_folder("step-00000001/manifest.json");
+    char *text = file_text(path, &size), *at = strstr(text, name);
     assert_non_null(at);
     memcpy(strstr(at, mark) + sizeof mark - 1, "00000000000000000000000000000000", 32);
     char *last = strstr(text, self);
@@ -768,7 +749,6 @@ TEST(test_verify__the_hash_of_a_tensor_is_that_of_its_slices)
     memcpy(last + sizeof self - 1, sheaf__hash_text(hex, sheaf__hash(text, (size_t)(last - text))),
            32);
     CHECK_OK(sheaf__file_write_whole(path, text, size));
-    free(text);
     damages_named = 0;
     CHECK_OK(examine(in_folder("step-00000001"), &damages, count_joined));
     assert_int_equal(damages, 1);

@@ -7,14 +7,6 @@
 static const char double_nf4[] = "quant/tiny_llama/bnb_nf4_double",
                   layer[] = "model.layers.0.self_attn.k_proj";
 
-static const sheaf_finding *finding(const sheaf_verify_report *r, const char *code)
-{
-    for (int64_t i = 0; i < r->catalog->nfindings; i++)
-        if (strcmp(r->catalog->finding[i].code, code) == 0)
-            return &r->catalog->finding[i];
-    return NULL;
-}
-
 /* Parameters are those of the model, bytes those of the files, every one of which is read. */
 TEST(test_verify__counts_what_is_stored)
 {
@@ -56,15 +48,14 @@ TEST(test_verify__scales_are_numbers)
     for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
         quant_folder f;
         sheaf_verify_report r;
-        char name[256];
         const float value = (float)wrong[i].value;
-        snprintf(name, sizeof name, "%s%s", layer, wrong[i].suffix);
+        const char *name = textf("%s%s", layer, wrong[i].suffix);
         quant_open(&f, recording(wrong[i].folder));
         memcpy(quant_find(&f, name)->data + 4 * wrong[i].at, &value, 4);
         CHECK_OK(sheaf__remove_tree(at("wrong")));
         quant_write(&f, at("wrong"));
         CHECK_OK(sheaf_verify(&r, at("wrong"), &(sheaf_weights_verify_options){ .threads = 1 }));
-        const sheaf_finding *is = finding(&r, "not-finite");
+        const sheaf_finding *is = sheaf__catalog_finding(r.catalog, "not-finite");
         if (wrong[i].code == NULL)
             assert_null(is);
         else {
@@ -91,7 +82,7 @@ TEST(test_verify__zeros_of_codes_are_seen)
     CHECK_OK(sheaf__remove_tree(at("zeros")));
     quant_write(&f, at("zeros"));
     CHECK_OK(sheaf_verify(&r, at("zeros"), &(sheaf_weights_verify_options){ .threads = 1 }));
-    assert_non_null(finding(&r, "zeros"));
+    assert_non_null(sheaf__catalog_finding(r.catalog, "zeros"));
     sheaf_verify_release(&r);
     quant_close(&f);
 }

@@ -148,7 +148,7 @@ TEST(test_init__cog_tensors_begin_as_they_should)
             int64_t rows = 1, cols = e->ndim > 1 ? e->shape[e->ndim - 1] : 1;
             for (int d = 0; d < (e->ndim > 1 ? e->ndim - 1 : 1); d++)
                 rows *= e->shape[d];
-            float *x = malloc((size_t)(rows * cols) * sizeof *x);
+            float *x = room((size_t)(rows * cols) * sizeof *x);
             CHECK_OK(source->read(source, e->name, 0, rows, 0, cols, x));
             const bool zero = has(e->name, "bias") ||
                               strcmp(e->name, "mixins.eva.pos_embed") == 0 ||
@@ -163,7 +163,6 @@ TEST(test_init__cog_tensors_begin_as_they_should)
                          ? 1
                          : sheaf__random_normal(5, sheaf__name_key(e->name), (uint64_t)k) * 0.05f))
                     fail_msg("%s[%d]: %g", e->name, (int)k, (double)x[k]);
-            free(x);
         }
         assert_true(drawn > 1000000);
         source->close(source);
@@ -231,12 +230,11 @@ static int check_buffers(const char *config)
         if (!has(e->name, "rotary_emb.") && !has(e->name, "rope."))
             continue;
         const int64_t n = e->shape[0] * (e->ndim > 1 ? e->shape[1] : 1);
-        float *a = malloc((size_t)n * sizeof *a), *b = malloc((size_t)n * sizeof *b);
+        float *a = room((size_t)n * sizeof *a), *b = room((size_t)n * sizeof *b);
         read_all(a, got, e->name, n);
         read_all(b, want, e->name, n);
         for (int64_t k = 0; k < n; k++)
             CHECK_NEAR(e->name, a[k], b[k], 2e-6);
-        free(a), free(b);
         buffers++;
     }
     assert_true(buffers > 0);
@@ -253,12 +251,8 @@ TEST(test_init__buffers_are_those_that_sat_computes)
 
 static void check_config(const char *path, const char *part)
 {
-    char *text;
-    size_t size;
-    CHECK_OK(sheaf__file_read_all(&text, &size, path, 1 << 20));
-    if (strstr(text, part) == NULL)
+    if (strstr(file_text(path, NULL), part) == NULL)
         fail_msg("%s lacks %s", path, part);
-    free(text);
 }
 
 TEST(test_init__cog_goes_to_sat_and_back)

@@ -1,10 +1,8 @@
 /* not_finite_test.c - what `sheaf verify` counts as NaN and as infinite, in every dtype that has
  * them. */
-#include "tests/files.h"
-#include "tests/put_tensors.h"
+#include "tests/stored.h"
 
 #include "checkpoint/tools/verify.h"
-#include "formats/safetensors.h"
 
 enum { N = 8 };
 
@@ -36,24 +34,23 @@ TEST(test_verify__counts_what_is_not_finite)
 {
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         const size_t size = sheaf_dtype_bytes(cases[i].dtype);
-        const sheaf_safetensors_spec spec = { "x", cases[i].dtype, 1, { N } };
-        const char *path = at("x.safetensors"), *found = NULL;
+        const char *path = at("x.safetensors");
+        made_tensors made = { .count = 0 };
         char bytes[N * 8];
         for (size_t k = 0; k < N; k++)
             memcpy(bytes + k * size, &cases[i].number[k], size); /* little endian */
-        put_tensors(path, &spec, 1, (const void *const[]){ bytes });
+        made_add(&made, "x", cases[i].dtype, 1, (const int64_t[]){ N }, bytes);
+        made_write(&made, path);
         sheaf_verify_report report;
         CHECK_OK(sheaf_verify(&report, path, &(sheaf_weights_verify_options){ .threads = 1 }));
-        for (int64_t k = 0; k < report.catalog->nfindings; k++)
-            if (strcmp(report.catalog->finding[k].code, "not-finite") == 0)
-                found = report.catalog->finding[k].found;
+        const sheaf_finding *f = sheaf__catalog_finding(report.catalog, "not-finite");
+        const char *found = f == NULL ? NULL : f->found;
         if ((found == NULL) != (cases[i].found == NULL) ||
             (found != NULL && strcmp(found, cases[i].found) != 0))
             fail_msg("case %zu, %s: %s", i, sheaf_dtype_name(cases[i].dtype),
                      found == NULL ? "nothing found" : found);
         assert_int_equal(sheaf_verify_sound(&report), cases[i].found == NULL);
         sheaf_verify_release(&report);
-        CHECK_OK(sheaf__remove_tree(path));
     }
 }
 

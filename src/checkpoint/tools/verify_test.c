@@ -43,18 +43,15 @@ static void copy_folder(const char *to, const char *from, const char *other, con
 static void retype(const char *folder, const char *file, const char *from, const char *to,
                    int count)
 {
-    char path[500], *bytes = NULL;
-    size_t size, n = strlen(from);
-    snprintf(path, sizeof path, "%s/%s", at(folder), file);
-    CHECK_OK(sheaf__file_read_all(&bytes, &size, path, SIZE_MAX));
-    for (size_t i = 0; i + n <= size && count > 0; i++)
-        if (memcmp(bytes + i, from, n) == 0) {
-            memcpy(bytes + i, to, n);
-            count--;
-        }
-    assert_int_equal(count, 0);
+    const char *path = textf("%s/%s", at(folder), file);
+    size_t size;
+    char *bytes = file_text(path, &size), *next = bytes;
+    for (; count > 0; count--) {
+        next = memmem(next, size - (size_t)(next - bytes), from, strlen(from));
+        assert_non_null(next);
+        next = (char *)memcpy(next, to, strlen(from)) + strlen(from);
+    }
     CHECK_OK(sheaf__file_write_whole(path, bytes, size));
-    free(bytes);
 }
 
 /* Sound only if `code` is NULL, else with such a finding. */

@@ -1,8 +1,7 @@
 /* verify_zeros_test.c - files with room for tensors that was never filled. */
-#include "tests/files.h"
+#include "tests/stored.h"
 
 #include "checkpoint/tools/verify.h"
-#include "formats/safetensors.h"
 
 enum { MOST = 7, BYTES = 64 };
 
@@ -39,19 +38,14 @@ static const struct {
 
 static void write_file(const char *filled)
 {
-    sheaf_safetensors_spec spec[MOST];
-    sheaf_safetensors_writer *w = NULL;
+    made_tensors made = { .count = 0 };
     for (int i = 0; i < MOST; i++) {
         const bool flat = strstr(names[i], "bias") != NULL || strstr(names[i], "norm") != NULL;
-        spec[i] = (sheaf_safetensors_spec){ names[i], SHEAF_F32, flat ? 1 : 2, { 16, 1 } };
-    }
-    CHECK_OK(sheaf__safetensors_begin(&w, at("m.safetensors"), spec, MOST, NULL, 0));
-    for (int i = 0; i < MOST; i++) {
         char bytes[BYTES] = { 0 };
         bytes[BYTES - 1] = filled[i] == '1' ? 0x3f : 0;
-        CHECK_OK(sheaf__safetensors_write(w, i, 0, bytes, BYTES));
+        made_add(&made, names[i], SHEAF_F32, flat ? 1 : 2, (const int64_t[]){ 16, 1 }, bytes);
     }
-    CHECK_OK(sheaf__safetensors_finish(w));
+    made_write(&made, at("m.safetensors"));
 }
 
 TEST(test_verify__room_that_was_not_filled_is_told)
@@ -102,40 +96,27 @@ static const struct {
     { "less than half: padding", "llama", "z.lm_head.weight", 8, 3, true, NULL },
 };
 
-static void write_one(const char *path, const sheaf_safetensors_spec *spec, int n, int zero)
+static void add(made_tensors *made, const char *name, int64_t rows, int zero)
 {
-    sheaf_safetensors_writer *w = NULL;
-    CHECK_OK(sheaf__safetensors_begin(&w, path, spec, n, NULL, 0));
-    for (int i = 0; i < n; i++) {
-        char bytes[BYTES] = { 0 };
-        memset(bytes, 0x3f, BYTES - (size_t)(i == n - 1 ? zero * BYTES / 8 : 0));
-        CHECK_OK(sheaf__safetensors_write(w, i, 0, bytes, BYTES));
-    }
-    CHECK_OK(sheaf__safetensors_finish(w));
+    char bytes[BYTES] = { 0 };
+    memset(bytes, 0x3f, BYTES - (size_t)(zero * BYTES / 8));
+    made_add(made, name, SHEAF_F32, rows > 0 ? 2 : 1,
+             (const int64_t[]){ rows > 0 ? rows : 16, rows > 0 ? 16 / rows : 0 }, bytes);
 }
 
 TEST(test_verify__zeros_that_are_meant_are_not_told)
 {
     for (size_t i = 0; i < ARRAY_LEN(singles); i++) {
-        sheaf_safetensors_spec spec[MOST];
+        made_tensors beside = { .count = 0 }, own = { .count = 0 };
         sheaf_verify_report r;
-        char config[64];
-        const int64_t rows = singles[i].rows;
         for (int k = 0; k < MOST - 1; k++)
-            spec[k] = (sheaf_safetensors_spec){ names[k], SHEAF_F32, 1, { 16 } };
-        spec[MOST - 1] = (sheaf_safetensors_spec){
-            singles[i].name, SHEAF_F32, rows > 0 ? 2 : 1, { rows > 0 ? rows : 16, 0 }
-        };
-        if (rows > 0)
-            spec[MOST - 1].shape[1] = 16 / rows;
+            add(&beside, names[k], 0, 0);
+        add(singles[i].own ? &own : &beside, singles[i].name, singles[i].rows, singles[i].zero);
         CHECK_OK(sheaf__make_dirs(at("m")));
-        snprintf(config, sizeof config, "{\"model_type\": \"%s\"}", singles[i].type);
-        put(at("m/config.json"), config);
-        write_one(at("m/model-00001-of-00002.safetensors"), spec, singles[i].own ? MOST - 1 : MOST,
-                  singles[i].own ? 0 : singles[i].zero);
+        put(at("m/config.json"), textf("{\"model_type\": \"%s\"}", singles[i].type));
+        made_write(&beside, at("m/model-00001-of-00002.safetensors"));
         if (singles[i].own)
-            write_one(at("m/model-00002-of-00002.safetensors"), &spec[MOST - 1], 1,
-                      singles[i].zero);
+            made_write(&own, at("m/model-00002-of-00002.safetensors"));
         CHECK_OK(sheaf_verify(&r, at("m"), &(sheaf_weights_verify_options){ 0 }));
         const sheaf_finding *f = sheaf__catalog_finding(r.catalog, "zeros");
         if ((f != NULL) != (singles[i].found != NULL) ||
