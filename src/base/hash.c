@@ -1,10 +1,13 @@
-/* hash.c - see hash.h. */
+/* hash.c - see hash.h. The library's own code is compiled in, here and in hash_avx2.c, so that both
+ * take one form of state. */
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include "base/hash.h"
 
 #include "base/cpu.h"
 
 #include <stdio.h>
-#include <xxhash.h>
 
 #ifdef SHEAF_NO_X86
 #define AVX2 false
@@ -22,8 +25,6 @@ sheaf_hash sheaf__hash(const void *bytes, size_t size)
 
 sheaf_hasher *sheaf__hasher_new(void)
 {
-    if (AVX2)
-        return sheaf__hasher_new_avx2();
     XXH3_state_t *state = XXH3_createState();
     if (state != NULL)
         XXH3_128bits_reset(state);
@@ -40,8 +41,6 @@ void sheaf__hasher_add(sheaf_hasher *hasher, const void *bytes, size_t size)
 
 sheaf_hash sheaf__hasher_end(sheaf_hasher *hasher)
 {
-    if (AVX2)
-        return sheaf__hasher_end_avx2(hasher);
     const XXH128_hash_t hash = XXH3_128bits_digest((XXH3_state_t *)hasher);
     XXH3_128bits_reset((XXH3_state_t *)hasher);
     return (sheaf_hash){ hash.high64, hash.low64 };
@@ -49,10 +48,7 @@ sheaf_hash sheaf__hasher_end(sheaf_hasher *hasher)
 
 void sheaf__hasher_free(sheaf_hasher *hasher)
 {
-    if (AVX2)
-        sheaf__hasher_free_avx2(hasher);
-    else
-        XXH3_freeState((XXH3_state_t *)hasher);
+    XXH3_freeState((XXH3_state_t *)hasher);
 }
 
 void sheaf__hash_bytes(unsigned char out[16], sheaf_hash hash)

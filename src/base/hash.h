@@ -20,12 +20,9 @@ sheaf_hasher *sheaf__hasher_new(void);
 void sheaf__hasher_add(sheaf_hasher *hasher, const void *bytes, size_t size);
 sheaf_hash sheaf__hasher_end(sheaf_hasher *hasher); /* and begins anew */
 void sheaf__hasher_free(sheaf_hasher *hasher);      /* accepts NULL */
-/* The same values; compiled for AVX2, where the library at hand may be compiled for less. */
+/* The same values, of code for AVX2. */
 sheaf_hash sheaf__hash_avx2(const void *bytes, size_t size);
-sheaf_hasher *sheaf__hasher_new_avx2(void);
 void sheaf__hasher_add_avx2(sheaf_hasher *hasher, const void *bytes, size_t size);
-sheaf_hash sheaf__hasher_end_avx2(sheaf_hasher *hasher);
-void sheaf__hasher_free_avx2(sheaf_hasher *hasher);
 
 /* The canonical form: in memory, and as 32 digits. */
 void sheaf__hash_bytes(unsigned char out[16], sheaf_hash hash);
