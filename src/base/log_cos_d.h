@@ -6,13 +6,11 @@
 #include <stdint.h>
 #include <string.h>
 
-/* ln 2 = LN2 + LN2_LO, pi/2 = HALF_PI + HALF_PI_2 + HALF_PI_3. LN2_42 has 42 bits,
+/* LN2 is ln 2, pi/2 = HALF_PI + HALF_PI_2 + HALF_PI_3. LN2_42 has 42 bits,
  * so that its product with an exponent is exact; LN2_REST is what it leaves. */
 #define LN2 0x1.62e42fefa39efp-1
-#define LN2_LO 0x1.abc9e3b39803fp-56
 #define LN2_42 0x1.62e42fefa3800p-1
 #define LN2_REST 0x1.ef35793c76730p-45
-#define INV_LN2 0x1.71547652b82fep+0
 #define HALF_PI 0x1.921fb54442d18p+0
 #define HALF_PI_2 0x1.1a62633145c07p-54
 #define HALF_PI_3 -0x1.f1976b7ed8fbcp-110

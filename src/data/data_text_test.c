@@ -24,6 +24,13 @@ static const char *recorded(void)
     return live != NULL ? live : in_sources("tests/data/text");
 }
 
+static sheaf_status *read_record(sheaf__text_record *out, const char *json, size_t size,
+                                 const sheaf__fields *fields)
+{
+    sheaf_status *st = sheaf__text_record_json(&out->json, json, size, fields);
+    return st == NULL ? sheaf__text_record_take(out) : st;
+}
+
 static const sheaf_config words = { .vocab = 400, .bos = -1, .pad = -1 };
 
 static sheaf_status *open_text(sheaf_data **data, const char *content,
@@ -191,7 +198,7 @@ TEST(test_text__what_is_learned_of_a_record)
     };
     for (size_t i = 0; i < ARRAY_LEN(by_hand); i++) {
         sheaf__text_record r = { 0 };
-        CHECK_OK(sheaf__text_record_parse(&r, by_hand[i].json, strlen(by_hand[i].json), NULL));
+        CHECK_OK(read_record(&r, by_hand[i].json, strlen(by_hand[i].json), NULL));
         assert_int_equal(r.messages, strlen(by_hand[i].trained));
         for (int64_t k = 0; k < r.messages; k++)
             assert_int_equal(r.message[k].trained, by_hand[i].trained[k] == 'x');
@@ -261,9 +268,8 @@ TEST(test_text__a_bad_record_is_named)
 {
     for (size_t i = 0; i < ARRAY_LEN(bad_records); i++) {
         sheaf__text_record r = { 0 };
-        CHECK_FAILS(
-            sheaf__text_record_parse(&r, bad_records[i].json, strlen(bad_records[i].json), NULL),
-            SHEAF_E_DATA, bad_records[i].want);
+        CHECK_FAILS(read_record(&r, bad_records[i].json, strlen(bad_records[i].json), NULL),
+                    SHEAF_E_DATA, bad_records[i].want);
         sheaf__text_record_release(&r);
     }
 }
@@ -708,7 +714,7 @@ TEST(test_fields__are_read_by_the_names_given)
     for (size_t i = 0; i < ARRAY_LEN(good); i++) {
         sheaf__text_record r = { 0 };
         CHECK_OK(sheaf__fields_read(&fields, good[i].fields));
-        CHECK_OK(sheaf__text_record_parse(&r, good[i].json, strlen(good[i].json), &fields));
+        CHECK_OK(read_record(&r, good[i].json, strlen(good[i].json), &fields));
         assert_string_equal(r.messages > 0 ? r.message[0].content : r.prompt, good[i].prompt);
         assert_string_equal(r.messages > 0 ? r.message[1].content : r.text, good[i].text);
         sheaf__text_record_release(&r);
@@ -721,7 +727,7 @@ TEST(test_fields__are_read_by_the_names_given)
     static const char both[] = "{\"q\": \"Q\", \"prompt\": \"P\", \"completion\": \"A\"}";
     sheaf__text_record r = { 0 };
     CHECK_OK(sheaf__fields_read(&fields, "q=prompt"));
-    CHECK_FAILS(sheaf__text_record_parse(&r, both, sizeof both - 1, &fields), SHEAF_E_DATA,
+    CHECK_FAILS(read_record(&r, both, sizeof both - 1, &fields), SHEAF_E_DATA,
                 "field 'prompt' | no field of this name, which `fields` gives to another | one");
     sheaf__text_record_release(&r);
     sheaf__fields_release(&fields);

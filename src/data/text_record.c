@@ -322,13 +322,6 @@ sheaf_status *sheaf__text_record_json(json_t **out, const char *json, size_t siz
     return sheaf__record_parse(out, json, size, fields);
 }
 
-sheaf_status *sheaf__text_record_parse(sheaf__text_record *out, const char *json, size_t size,
-                                       const sheaf__fields *fields)
-{
-    sheaf_status *st = sheaf__text_record_json(&out->json, json, size, fields);
-    return st == NULL ? sheaf__text_record_take(out) : st;
-}
-
 sheaf_status *sheaf__text_nothing_learned(const sheaf__text_record *r, bool only_last)
 {
     char name[SHEAF__TEXT_NAME];

@@ -81,15 +81,12 @@ typedef struct sheaf__text_record {
 
 /* The word for a form, "messages". */
 const char *sheaf__text_form_name(sheaf__text_form form);
-/* sheaf__text_record_parse - into a struct whose options are set. `fields` renames fields; NULL: no
- * renames. Errors: SHEAF_E_DATA (column, or field), SHEAF_E_MEMORY. Release also after a failure.
- * Thread-safe. */
-sheaf_status *sheaf__text_record_parse(sheaf__text_record *record, const char *json, size_t size,
-                                       const sheaf__fields *fields);
-/* sheaf__text_record_json - only parses it. */
+/* sheaf__text_record_json - parses a record. `fields` renames fields; NULL: no renames. Errors:
+ * SHEAF_E_DATA (column, or field), SHEAF_E_MEMORY. Thread-safe. */
 sheaf_status *sheaf__text_record_json(json_t **out, const char *json, size_t size,
                                       const sheaf__fields *fields);
-/* sheaf__text_record_take - the same for a parsed record: `json` and the options are set. */
+/* sheaf__text_record_take - reads a parsed record: `json` and the options are set. Errors as above.
+ * Release also after a failure. Thread-safe. */
 sheaf_status *sheaf__text_record_take(sheaf__text_record *record);
 /* sheaf__text_record_prompt - the same for inference, from a parsed record: the answer at the end
  * may be missing (`text` is then NULL, the last message a user's), and "text" beside "prompt" is

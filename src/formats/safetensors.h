@@ -85,11 +85,11 @@ typedef struct sheaf_safetensors_writer sheaf_safetensors_writer;
 /* sheaf__safetensors_bytes - of one tensor. Errors: SHEAF_E_ARG when it overflows or is not whole
  * bytes. */
 sheaf_status *sheaf__safetensors_bytes(int64_t *bytes, const sheaf_safetensors_spec *spec);
-/* sheaf__safetensors_plan - what begin would write before the data (length and header; malloc'd,
- * `size` bytes) and where in the file each tensor would begin: offset[i], of specs[i]. */
+/* sheaf__safetensors_plan - what begin would write before the data without metadata (length and
+ * header; malloc'd, `size` bytes) and where in the file each tensor would begin: offset[i], of
+ * specs[i]. */
 sheaf_status *sheaf__safetensors_plan(char **header, size_t *size, int64_t *offset,
-                                      const sheaf_safetensors_spec *specs, int64_t count,
-                                      const sheaf_safetensors_pair *metadata, int64_t npairs);
+                                      const sheaf_safetensors_spec *specs, int64_t count);
 /* sheaf__safetensors_begin - creates `path`, claims its full size and writes the header.
  *   specs     in any order, names all different; index i of the calls below is specs[i]
  *   metadata  npairs of them, or none: {"format", "pt"} is what transformers requires */

@@ -227,11 +227,10 @@ static sheaf_status *plan_file(sheaf_safetensors_writer **out, char **header, si
 }
 
 sheaf_status *sheaf__safetensors_plan(char **header, size_t *size, int64_t *offset,
-                                      const sheaf_safetensors_spec *specs, int64_t count,
-                                      const sheaf_safetensors_pair *metadata, int64_t npairs)
+                                      const sheaf_safetensors_spec *specs, int64_t count)
 {
     sheaf_safetensors_writer *w;
-    sheaf_status *st = plan_file(&w, header, size, specs, NULL, count, metadata, npairs);
+    sheaf_status *st = plan_file(&w, header, size, specs, NULL, count, NULL, 0);
     for (int64_t i = 0; st == NULL && i < count; i++)
         offset[i] = w->file.tensor[i].offset;
     return st == NULL ? end(w, NULL) : st;

@@ -84,8 +84,7 @@ TEST(test_prompts__a_question_about_several_pictures)
     open_model("minicpmv", NULL);
     const char *const images[] = { at("a.png"), at("b.png") };
     CHECK_OK(sheaf__prompts_read(
-        &prompts, &codec, &(sheaf_prompts_options){ .text = "Q", .images = images, .nimages = 2 },
-        NULL));
+        &prompts, &codec, &(sheaf_prompts_options){ .text = "Q", .images = images, .nimages = 2 }));
     check_prompt(&prompts.prompt[0],
                  "{256}<用户>" NUMBER(0) WHOLE "\n" NUMBER(1) WHOLE SLICE "\n" SLICE "\nQ<AI>");
     assert_int_equal(prompts.prompt[0].pictures, 4);
@@ -110,8 +109,7 @@ TEST(test_prompts__a_question_about_several_pictures)
     sheaf__prompts_release(&prompts);
     CHECK_FAILS(sheaf__prompts_read(
                     &prompts, &codec,
-                    &(sheaf_prompts_options){ .text = "<image>Q", .images = images, .nimages = 2 },
-                    NULL),
+                    &(sheaf_prompts_options){ .text = "<image>Q", .images = images, .nimages = 2 }),
                 SHEAF_E_DATA, "1 of 2 that do not");
     close_model();
 }
@@ -137,7 +135,7 @@ TEST(test_prompts__records_with_pictures)
     for (int i = 0; i < 2; i++) {
         CHECK_OK(sheaf__prompts_read(
             &prompts, &codec,
-            &(sheaf_prompts_options){ .data = i == 0 ? at("asked.jsonl") : folder }, NULL));
+            &(sheaf_prompts_options){ .data = i == 0 ? at("asked.jsonl") : folder }));
         assert_int_equal(prompts.count, 7);
         check_prompt(&prompts.prompt[0], "{256}<用户>see \n" NUMBER(0) WHOLE "\n<AI>");
         assert_string_equal(prompts.about[0].expected, "A");
@@ -173,8 +171,7 @@ TEST(test_prompts__a_lost_picture_is_told)
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         put(at("asked.jsonl"), cases[i].text);
         CHECK_FAILS(sheaf__prompts_read(&prompts, &codec,
-                                        &(sheaf_prompts_options){ .data = at("asked.jsonl") },
-                                        NULL),
+                                        &(sheaf_prompts_options){ .data = at("asked.jsonl") }),
                     SHEAF_E_DATA, cases[i].want);
         sheaf__prompts_release(&prompts);
     }
@@ -222,8 +219,7 @@ TEST(test_prompts__fields_that_are_not_read_are_told)
         open_model(cases[i].family, NULL);
         CHECK_OK(sheaf__prompts_read(
             &prompts, &codec,
-            &(sheaf_prompts_options){ .data = at("asked.jsonl"), .events = hear_warnings() },
-            NULL));
+            &(sheaf_prompts_options){ .data = at("asked.jsonl"), .events = hear_warnings() }));
         if (cases[i].want[0] == '\0' ? heard[0] != '\0' : strstr(heard, cases[i].want) == NULL)
             fail_msg("case %zu: '%s'", i, heard);
         close_model();
@@ -240,9 +236,8 @@ TEST(test_prompts__complaints_count_one_file)
     put(at("files/a.jsonl"), "\"a\"\n\"b\"\n\"c\"\n");
     put(at("files/b.jsonl"), "\"a\"\n7\n8\n");
     open_model("minicpmv", NULL);
-    CHECK_FAILS(
-        sheaf__prompts_read(&prompts, &codec, &(sheaf_prompts_options){ .data = folder }, NULL),
-        SHEAF_E_DATA, "b.jsonl: 2 of 3 records are bad");
+    CHECK_FAILS(sheaf__prompts_read(&prompts, &codec, &(sheaf_prompts_options){ .data = folder }),
+                SHEAF_E_DATA, "b.jsonl: 2 of 3 records are bad");
     sheaf__prompts_release(&prompts);
     unlink(at("files/a.jsonl"));
     unlink(at("files/b.jsonl"));
@@ -476,11 +471,10 @@ TEST(test_dialogue__one_picture_is_refused_by_its_field)
         CHECK_FAILS(sheaf__dialogue_load(&talk, at("bad.json"), 1), SHEAF_E_DATA, want);
     }
     const char *const two[] = { at("a.png"), at("b.png") };
-    CHECK_FAILS(sheaf__prompts_read(
-                    &prompts, &codec,
-                    &(sheaf_prompts_options){ .text = "Q", .images = two, .nimages = 2 }, NULL),
-                SHEAF_E_UNSUPPORTED,
-                "one: cogvlm reads no more in a prompt | 2 | a prompt for each image");
+    CHECK_FAILS(
+        sheaf__prompts_read(&prompts, &codec,
+                            &(sheaf_prompts_options){ .text = "Q", .images = two, .nimages = 2 }),
+        SHEAF_E_UNSUPPORTED, "one: cogvlm reads no more in a prompt | 2 | a prompt for each image");
     sheaf__prompts_release(&prompts);
     close_model();
 }

@@ -41,8 +41,7 @@ typedef struct sheaf__prompts {
     sheaf__pixel_budget budget;
 } sheaf__prompts;
 
-/* sheaf__prompts_read - reads and checks every record and image. `rows`: the open data set if the
- * same data were read already, with their warnings; else NULL. Files hold: *.txt a prompt a line;
+/* sheaf__prompts_read - reads and checks every record and image. Files hold: *.txt a prompt a line;
  * else JSON Lines or a JSON array, or a folder of such files, of texts, of objects in any form that
  * data sets have (data/text_record.h), with pictures as data/record_pictures.h has them, or with
  * "tokens" ([ids]); for CogVLM and CogAgent the files and folders of data/records.h; .safetensors.
@@ -50,7 +49,7 @@ typedef struct sheaf__prompts {
  * images: all bad records); an id outside the table; those of the images and of
  * sheaf__codec_prompt(). Release also after a failure. */
 sheaf_status *sheaf__prompts_read(sheaf__prompts *out, const sheaf__codec *codec,
-                                  const sheaf_prompts_options *from, const sheaf_data *rows);
+                                  const sheaf_prompts_options *from);
 void sheaf__prompts_release(sheaf__prompts *prompts);
 
 /* sheaf__prompts_add_pictures - appends messages with pictures, which it takes over; for a codec

@@ -355,7 +355,7 @@ static sheaf_status *add_plain(sheaf__prompts *p, const sheaf__codec *w,
 /* ---- of CogVLM and CogAgent ---- */
 
 static sheaf_status *add_records(sheaf__prompts *p, const sheaf__codec *w,
-                                 const sheaf_prompts_options *from, bool looked_at)
+                                 const sheaf_prompts_options *from)
 {
     sheaf__records records = { 0 };
     sheaf__complaints complaints = { .skip = from->on_bad == SHEAF_BAD_SKIP,
@@ -368,9 +368,9 @@ static sheaf_status *add_records(sheaf__prompts *p, const sheaf__codec *w,
                                            &complaints);
     for (int64_t i = 0; i < records.count && st == NULL && complaints.fatal == NULL; i++) {
         const sheaf__record *r = &records.record[i];
-        const bool look = r->image != NULL && (!looked_at || from->on_bad == SHEAF_BAD_SKIP);
-        sheaf_status *bad = look ? sheaf__prompts_picture(&(sheaf__picture){ 0 }, r->image) : NULL;
-        if (look)
+        sheaf_status *bad =
+            r->image != NULL ? sheaf__prompts_picture(&(sheaf__picture){ 0 }, r->image) : NULL;
+        if (r->image != NULL)
             sheaf_emit(from->events, &(sheaf_event){ .kind = SHEAF_EVENT_PROGRESS,
                                                      .text = "images checked",
                                                      .done = i + 1,
@@ -574,15 +574,15 @@ static void warn_of_written(const sheaf__prompts *p, const sheaf_events *events)
 }
 
 static sheaf_status *read_rows(sheaf__prompts *p, const sheaf__codec *w,
-                               const sheaf_prompts_options *from, const sheaf_data *rows)
+                               const sheaf_prompts_options *from)
 {
     const sheaf_data_options how = { .config = w->config, .events = from->events, .prompts = true };
-    sheaf_status *st = rows != NULL ? NULL : sheaf_data_open(&p->own, from->data, &how);
-    return TRY(st, sheaf_in(add_rows(p, w, rows != NULL ? rows : p->own), "%s", from->data));
+    sheaf_status *st = sheaf_data_open(&p->own, from->data, &how);
+    return TRY(st, sheaf_in(add_rows(p, w, p->own), "%s", from->data));
 }
 
 static sheaf_status *read_file(sheaf__prompts *p, const sheaf__codec *w,
-                               const sheaf_prompts_options *from, bool looked_at)
+                               const sheaf_prompts_options *from)
 {
     if (sheaf__ends_with(from->data, ".txt") && sheaf__path_kind(from->data) == SHEAF_PATH_FILE) {
         char *text = NULL;
@@ -598,34 +598,33 @@ static sheaf_status *read_file(sheaf__prompts *p, const sheaf__codec *w,
         if (plain)
             return st;
     }
-    return w->images && sheaf__pictures_of(w->config) == NULL ? add_records(p, w, from, looked_at)
+    return w->images && sheaf__pictures_of(w->config) == NULL ? add_records(p, w, from)
                                                               : add_lines(p, w, from);
 }
 
 sheaf_status *sheaf__prompts_read(sheaf__prompts *out, const sheaf__codec *w,
-                                  const sheaf_prompts_options *from, const sheaf_data *rows)
+                                  const sheaf_prompts_options *from)
 {
-    sheaf_prompts_options o = *from;
     *out = (sheaf__prompts){ .config = w->config };
-    if ((o.text != NULL) + (o.tokens != NULL) + (o.data != NULL) != 1)
+    if ((from->text != NULL) + (from->tokens != NULL) + (from->data != NULL) != 1)
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "prompts"),
                               "one of `prompt TEXT`, `tokens 1,2,3` and `data FILE`");
-    if (o.nimages > 0 && o.text == NULL)
+    if (from->nimages > 0 && from->text == NULL)
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`image`"), "a `prompt` that asks about it");
-    if (rows != NULL)
-        o.events = NULL;
-    if (o.data != NULL && sheaf__ends_with(o.data, ".safetensors"))
-        return read_rows(out, w, &o, rows);
-    sheaf_status *st = o.data != NULL ? read_file(out, w, &o, rows != NULL)
-                       : o.tokens != NULL
-                           ? sheaf__prompts_add_list(out, o.tokens)
-                           : sheaf__prompts_add_text(out, w, o.text, o.system, o.images, o.nimages);
+    if (from->data != NULL && sheaf__ends_with(from->data, ".safetensors"))
+        return read_rows(out, w, from);
+    sheaf_status *st = from->data != NULL ? read_file(out, w, from)
+                       : from->tokens != NULL
+                           ? sheaf__prompts_add_list(out, from->tokens)
+                           : sheaf__prompts_add_text(out, w, from->text, from->system, from->images,
+                                                     from->nimages);
     if (st == NULL && out->count == 0)
         st = sheaf_found(
-            sheaf_expected(sheaf_fail(SHEAF_E_DATA, "%s", o.data), "at least one prompt"), "none");
+            sheaf_expected(sheaf_fail(SHEAF_E_DATA, "%s", from->data), "at least one prompt"),
+            "none");
     if (st == NULL)
-        warn_of_written(out, o.events);
-    const bool texts = o.tokens == NULL && w->templated;
+        warn_of_written(out, from->events);
+    const bool texts = from->tokens == NULL && w->templated;
     if (st == NULL)
         sheaf__codec_note_date(w, texts || out->laid_out, from->events);
     return st;

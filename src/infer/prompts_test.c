@@ -14,7 +14,7 @@ static sheaf_status *read_lines(sheaf__prompts *p, const char *lines, size_t siz
     close(fd);
     sheaf__codec w;
     CHECK_OK(sheaf__codec_open(&w, &byte_config, &(sheaf__codec_options){ 0 }));
-    sheaf_status *st = sheaf__prompts_read(p, &w, &(sheaf_prompts_options){ .data = path }, NULL);
+    sheaf_status *st = sheaf__prompts_read(p, &w, &(sheaf_prompts_options){ .data = path });
     sheaf__codec_close(&w);
     unlink(path);
     return st;
@@ -127,38 +127,35 @@ TEST(test_prompts__from_the_command_line)
     sheaf__prompts p;
     sheaf__codec w;
     CHECK_OK(sheaf__codec_open(&w, &config, &(sheaf__codec_options){ 0 }));
-    CHECK_OK(sheaf__prompts_read(&p, &w, &(sheaf_prompts_options){ .tokens = "1,2,258" }, NULL));
+    CHECK_OK(sheaf__prompts_read(&p, &w, &(sheaf_prompts_options){ .tokens = "1,2,258" }));
     assert_int_equal(p.prompt[0].n, 3);
     assert_int_equal(p.prompt[0].ids[2], 258);
     sheaf__prompts_release(&p);
     static const char *const bad[] = { "", "1,", ",1", "1 ,2", "x", "1;2", "99999999999999999999" };
     for (size_t i = 0; i < ARRAY_LEN(bad); i++)
-        CHECK_FAILS(sheaf__prompts_read(&p, &w, &(sheaf_prompts_options){ .tokens = bad[i] }, NULL),
+        CHECK_FAILS(sheaf__prompts_read(&p, &w, &(sheaf_prompts_options){ .tokens = bad[i] }),
                     SHEAF_E_ARG, "numbers with commas");
-    CHECK_FAILS(sheaf__prompts_read(&p, &w, &(sheaf_prompts_options){ .tokens = "259" }, NULL),
+    CHECK_FAILS(sheaf__prompts_read(&p, &w, &(sheaf_prompts_options){ .tokens = "259" }),
                 SHEAF_E_DATA, "259");
-    CHECK_FAILS(
-        sheaf__prompts_read(&p, &w, &(sheaf_prompts_options){ .text = "a", .tokens = "1" }, NULL),
-        SHEAF_E_ARG, "one of `prompt TEXT`");
+    CHECK_FAILS(sheaf__prompts_read(&p, &w, &(sheaf_prompts_options){ .text = "a", .tokens = "1" }),
+                SHEAF_E_ARG, "one of `prompt TEXT`");
     config.byte_vocab = false;
-    CHECK_FAILS(sheaf__prompts_read(&p, &w, &(sheaf_prompts_options){ .text = "a" }, NULL),
+    CHECK_FAILS(sheaf__prompts_read(&p, &w, &(sheaf_prompts_options){ .text = "a" }),
                 SHEAF_E_UNSUPPORTED, "--tokens 1,2,3");
     config.byte_vocab = true;
     CHECK_FAILS(sheaf__prompts_read(
                     &p, &w,
                     &(sheaf_prompts_options){
-                        .text = "a", .images = (const char *const[]){ "a.png" }, .nimages = 1 },
-                    NULL),
+                        .text = "a", .images = (const char *const[]){ "a.png" }, .nimages = 1 }),
                 SHEAF_E_UNSUPPORTED, "llama has no vision tower");
     CHECK_FAILS(sheaf__prompts_read(
                     &p, &w,
                     &(sheaf_prompts_options){
-                        .tokens = "1", .images = (const char *const[]){ "a.png" }, .nimages = 1 },
-                    NULL),
+                        .tokens = "1", .images = (const char *const[]){ "a.png" }, .nimages = 1 }),
                 SHEAF_E_ARG, "`prompt`");
     w.bos = -1;
-    CHECK_FAILS(sheaf__prompts_read(&p, &w, &(sheaf_prompts_options){ .text = "" }, NULL),
-                SHEAF_E_DATA, "at least one token");
+    CHECK_FAILS(sheaf__prompts_read(&p, &w, &(sheaf_prompts_options){ .text = "" }), SHEAF_E_DATA,
+                "at least one token");
     sheaf__codec_close(&w);
 }
 

@@ -69,7 +69,7 @@ static sheaf_status *create_logits(work *w)
     char *header = NULL;
     size_t size = 0;
     int64_t bytes = 0;
-    sheaf_status *st = sheaf__safetensors_plan(&header, &size, &w->at, &spec, 1, NULL, 0);
+    sheaf_status *st = sheaf__safetensors_plan(&header, &size, &w->at, &spec, 1);
     TRY(st, sheaf__safetensors_bytes(&bytes, &spec));
     TRY(st, sheaf__file_create_partial(&w->file, &w->partial, &w->lock, w->o.save_logits));
     w->created = st == NULL;

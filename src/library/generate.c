@@ -167,7 +167,7 @@ sheaf_status *sheaf_prompts_open(sheaf_prompts **out, sheaf_model *m,
         p->codec = m->codec;
         if (o.max_length > 0)
             p->codec.max_length = o.max_length;
-        st = sheaf__prompts_read(&p->all, &p->codec, &o, NULL);
+        st = sheaf__prompts_read(&p->all, &p->codec, &o);
         p->texts = o.tokens == NULL && p->all.rows == NULL;
     }
     st = sheaf__all_agree(m->all, st);

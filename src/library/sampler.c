@@ -136,8 +136,7 @@ static sheaf_status *read_prompts(sheaf__run_sampler *s, int set, const char *da
                                                       .data = data,
                                                       .fields = s->options->fields,
                                                       .on_bad = s->options->on_bad,
-                                                      .events = events },
-                            NULL);
+                                                      .events = events });
     for (int64_t i = 0; i < prompts->count && st == NULL; i++) {
         prompts->prompt[i].look = i + 1;
         st = look_at(&prompts->about[i], prompts->config);

@@ -1,28 +1,9 @@
-/* delta.c - see delta.h: the definition of the product, and its panels. */
+/* delta.c - see delta.h: the panels of the product. */
 #include "lora/delta.h"
 
-#include <math.h>
 #include <string.h>
 
 enum { PANEL = 16 };
-
-static float chain(const float *b, const float *a, int64_t apart, int64_t begin, int64_t end)
-{
-    float sum = 0;
-    for (int64_t k = begin; k < end; k++)
-        sum = fmaf(b[k], a[k * apart], sum);
-    return sum;
-}
-
-float sheaf__lora_element(const float *b, const float *a, int64_t apart, int64_t rank,
-                          int64_t block)
-{
-    const int64_t width = block > 0 && block < rank ? block : rank;
-    float sum = chain(b, a, apart, 0, width);
-    for (int64_t k = width; k < rank; k += width)
-        sum += chain(b, a, apart, k, k + width < rank ? k + width : rank);
-    return sum;
-}
 
 int64_t sheaf__lora_packed_floats(int64_t rank, int64_t cols)
 {

@@ -8,15 +8,10 @@
 #include "base/base.h"
 #include "sheaf/dtype.h"
 
-/* sheaf__lora_element - an element of d: a row of b [rows, rank] and a column of a [rank, cols],
- * whose elements are `apart` floats apart. With 0 < block < rank each block of the rank is a chain
- * of its own, the last may be shorter, and the chains are added in ascending order; otherwise there
- * is one chain. */
-float sheaf__lora_element(const float *b, const float *a, int64_t apart, int64_t rank,
-                          int64_t block);
-
-/* d [rows, cols], dense, from b and `packed`, the panels of a; needs AVX2 and FMA where the build
- * has them. */
+/* d [rows, cols], dense, from b [rows, rank] and `packed`, the panels of a [rank, cols]. With
+ * 0 < block < rank each block of the rank is a chain of its own, the last may be shorter, and the
+ * chains are added in ascending order; otherwise there is one chain. Needs AVX2 and FMA where the
+ * build has them. */
 void sheaf__lora_delta(float *d, const float *b, const float *packed, int64_t rows, int64_t cols,
                        int64_t rank, int64_t block);
 /* The same for processors with AVX-512F. */

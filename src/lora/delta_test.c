@@ -5,14 +5,7 @@
 #include "base/random.h"
 #include "lora/delta.h"
 #include "ops/kernels.h"
-
-/* The definition, element by element. */
-static void product(float *d, const float *b, const float *a, int64_t rows, int64_t cols,
-                    int64_t rank, int64_t block)
-{
-    for (int64_t i = 0; i < rows * cols; i++)
-        d[i] = sheaf__lora_element(b + i / cols * rank, a + i % cols, cols, rank, block);
-}
+#include "tests/lora_product.h"
 
 static void fill(float *x, int64_t n, uint64_t key, float scale)
 {
@@ -42,7 +35,7 @@ TEST(test_delta__fast_equals_plain_bit_for_bit)
         fill(a, rank * cols, 1, shapes[s].scale);
         fill(b, rows * rank, 2, shapes[s].scale);
         got[rows * cols] = 77; /* must stay */
-        product(want, b, a, rows, cols, rank, shapes[s].block);
+        lora_product(want, b, a, rows, cols, rank, shapes[s].block);
         memset(packed, 0, (size_t)sheaf__lora_packed_floats(rank, cols) * sizeof *packed);
         for (int64_t k = 0; k < rank; k++)
             sheaf__lora_pack_row(packed, a + k * cols, k, rank, cols);
@@ -64,9 +57,9 @@ TEST(test_delta__by_hand)
     /* (1 + 2^-12)^2 - 1 needs the fused form: the square alone would lose 2^-24. */
     const float b[2] = { -1, 1 + 0x1p-12f }, a[2] = { 1 + 0x1p-11f, 1 + 0x1p-12f };
     float d;
-    product(&d, b, a, 1, 1, 2, 0);
+    lora_product(&d, b, a, 1, 1, 2, 0);
     assert_true(d == 0x1p-24f);
-    product(&d, b, a, 1, 1, 2, 1); /* two chains: each rounded on its own */
+    lora_product(&d, b, a, 1, 1, 2, 1); /* two chains: each rounded on its own */
     assert_true(d == 0);
     float w[2] = { 1, 2 };
     const float delta[2] = { 3, 5 };
@@ -195,8 +188,8 @@ TEST(test_delta__as_pytorch_by_processor_and_rank)
         float *a = room((size_t)(rank * 40) * 4), *b = room((size_t)(24 * rank) * 4), d[24 * 40];
         fill_recorded(b, 24, rank, 7919, 104729);
         fill_recorded(a, rank, 40, 15485, 32452);
-        product(d, b, a, 24, 40, rank,
-                sheaf__peft_block(recorded[n].cpu, rank, recorded[n].kernel));
+        lora_product(d, b, a, 24, 40, rank,
+                     sheaf__peft_block(recorded[n].cpu, rank, recorded[n].kernel));
         uint64_t hash = UINT64_C(0xcbf29ce484222325);
         for (size_t i = 0; i < sizeof d; i++)
             hash = (hash ^ ((const unsigned char *)d)[i]) * UINT64_C(0x100000001b3);

@@ -72,8 +72,7 @@ static sheaf_status *read_prompts(void)
     sheaf__codec w;
     sheaf_status *st = sheaf__codec_open(&w, &byte_config, &(sheaf__codec_options){ 0 });
     if (st == NULL)
-        st = sheaf__prompts_read(&p, &w, &(sheaf_prompts_options){ .data = at("prompts.jsonl") },
-                                 NULL);
+        st = sheaf__prompts_read(&p, &w, &(sheaf_prompts_options){ .data = at("prompts.jsonl") });
     for (int64_t i = 0; st == NULL && i < p.count; i++) {
         const sheaf__prompt_about *about = &p.about[i];
         note("%s, %s:", about->text == NULL ? "-" : about->text,

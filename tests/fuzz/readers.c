@@ -190,7 +190,7 @@ static void read_prompts(const uint8_t *bytes, size_t size)
     sheaf__codec codec;
     sheaf_status_free(sheaf__codec_open(&codec, &config, &(sheaf__codec_options){ 0 }));
     sheaf_status_free(sheaf__prompts_read(
-        &prompts, &codec, &(sheaf_prompts_options){ .data = as_file(bytes, size, "jsonl") }, NULL));
+        &prompts, &codec, &(sheaf_prompts_options){ .data = as_file(bytes, size, "jsonl") }));
     sheaf__prompts_release(&prompts);
     sheaf__codec_close(&codec);
     sheaf_config_release(&config);

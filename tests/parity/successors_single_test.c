@@ -313,7 +313,7 @@ static void check_greedy(int m, const char *row)
     CHECK_OK(
         sheaf__codec_open(&codec, &opened->config, &(sheaf__codec_options){ .folder = model }));
     sheaf_prompts_options from = { .data = row };
-    CHECK_OK(sheaf__prompts_read(&prompts, &codec, &from, NULL));
+    CHECK_OK(sheaf__prompts_read(&prompts, &codec, &from));
     assert_int_equal(prompts.count, 1);
     /* Where the ids have a few places for a picture, the rows stand in them already. */
     const int64_t length = sheaf__safetensors_find(want, "input_ids")->shape[1],
@@ -520,7 +520,7 @@ static void check_text(int m, const sheaf_config *config, const json_t *one, con
     } else {
         sheaf__prompts prompts;
         sheaf_prompts_options from = { .data = path };
-        CHECK_OK(sheaf__prompts_read(&prompts, &codec, &from, NULL));
+        CHECK_OK(sheaf__prompts_read(&prompts, &codec, &from));
         assert_int_equal(prompts.count, 1);
         const sheaf__prompt *p = &prompts.prompt[0];
         compare_ids(what, p->ids, p->embed, p->n, one);

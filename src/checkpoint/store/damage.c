@@ -59,7 +59,7 @@ static sheaf_status *plan(examined *e, char **header, size_t *size)
     for (int64_t i = 0; i < m->count && st == NULL; i++)
         if (sheaf__manifest_holds(m, &m->tensor[i], e->slice))
             e->tensor[e->count++] = &m->tensor[i];
-    TRY(st, sheaf__safetensors_plan(header, size, e->offset, specs, n, NULL, 0));
+    TRY(st, sheaf__safetensors_plan(header, size, e->offset, specs, n));
     free(specs);
     return st;
 }
