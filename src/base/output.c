@@ -243,15 +243,13 @@ static sheaf_status *lock_partial(sheaf_output *output, bool *lost)
  * number. */
 static sheaf_status *make_partial(sheaf_output *output)
 {
+    char path[SHEAF_PATH_SIZE];
+    const char *of =
+        output->inside ? sheaf__path_in(path, output->dst, last_of(output->dst)) : output->dst;
     for (int i = 0;; i++) {
-        char *path = NULL;
         free(output->partial);
         output->partial = NULL;
-        sheaf_status *st =
-            output->inside ? sheaf__path_join(&path, output->dst, last_of(output->dst)) : NULL;
-        TRY(st, sheaf__partial_path(&output->partial, output->inside ? path : output->dst,
-                                    "partial", i));
-        free(path);
+        sheaf_status *st = sheaf__partial_path(&output->partial, of, "partial", i);
         if (st != NULL)
             return st;
         st = sheaf__make_dir(output->partial);
@@ -314,11 +312,8 @@ const char *sheaf__output_dir(const sheaf_output *output)
 
 sheaf_status *sheaf__output_create(sheaf_file *file, sheaf_output *output, const char *name)
 {
-    char *path = NULL;
-    sheaf_status *st = sheaf__path_join(&path, output->partial, name);
-    TRY(st, sheaf__file_create(file, path));
-    free(path);
-    return st;
+    char path[SHEAF_PATH_SIZE];
+    return sheaf__file_create(file, sheaf__path_in(path, output->partial, name));
 }
 
 sheaf_status *sheaf__output_write(sheaf_output *output, const char *name, const void *bytes,
@@ -454,16 +449,12 @@ static int turn_of(const char *name)
 /* The error number. */
 static int move(const char *to_dir, const char *from_dir, const char *name)
 {
-    char *from = NULL, *to = NULL;
-    sheaf_status *st = sheaf__path_join(&from, from_dir, name);
-    TRY(st, sheaf__path_join(&to, to_dir, name));
-    int error = st != NULL ? ENOMEM : rename_with(from, to, RENAME_NOREPLACE);
+    char from[SHEAF_PATH_SIZE], to[SHEAF_PATH_SIZE];
+    sheaf__path_in(from, from_dir, name);
+    int error = rename_with(from, sheaf__path_in(to, to_dir, name), RENAME_NOREPLACE);
     struct stat there;
     if (not_known(error)) /* a file system that cannot promise it */
         error = lstat(to, &there) == 0 ? EEXIST : rename_with(from, to, 0);
-    sheaf_status_free(st);
-    free(from);
-    free(to);
     return error;
 }
 

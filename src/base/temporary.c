@@ -26,21 +26,19 @@ static bool is_of(const char *path, const char *begin)
 sheaf_status *sheaf__sweep(const char *folder, bool (*is)(const char *path, const char *of),
                            const char *of, const sheaf_events *events)
 {
-    char **names = NULL;
+    char **names = NULL, path[SHEAF_PATH_SIZE];
     int64_t count = 0;
     sheaf_status *st = sheaf__only_memory(sheaf__list_dir(&names, &count, folder));
-    for (int64_t i = 0; i < count && st == NULL; i++) {
-        char *path = NULL;
+    for (int64_t i = 0; i < count; i++) {
         int lock = -1;
-        st = sheaf__path_join(&path, folder, names[i]);
-        if (st == NULL && is(path, of) && sheaf__lock_named(&lock, path) == 0) {
+        sheaf__path_in(path, folder, names[i]);
+        if (is(path, of) && sheaf__lock_named(&lock, path) == 0) {
             sheaf_status *failed = sheaf__remove_tree(path);
             if (failed == NULL)
                 sheaf_note(events, "%s: removed, left by a sheaf that was killed", path);
             sheaf_status_free(failed); /* it stays, and hinders nothing */
             close(lock);
         }
-        free(path);
     }
     sheaf__names_free(names, count);
     return st;

@@ -150,7 +150,7 @@ static sheaf_status *write_moments(sheaf__converter *k, const char *dir)
 {
     listing l;
     sheaf_safetensors_writer *file = NULL;
-    char *path = NULL, step[32];
+    char path[SHEAF_PATH_SIZE], step[32];
     snprintf(step, sizeof step, "%" PRId64, k->step);
     char format_key[] = "format", format[] = "pt", step_key[] = "step";
     const sheaf_safetensors_pair pairs[] = { { format_key, format }, { step_key, step } };
@@ -161,14 +161,13 @@ static sheaf_status *write_moments(sheaf__converter *k, const char *dir)
             list_add(&l, e);
     }
     const int npairs = k->step >= 0 ? 2 : 1;
-    TRY(st, sheaf__path_join(&path, dir, "optimizer.safetensors"));
-    TRY(st, sheaf__safetensors_begin(&file, path, l.spec, l.count, pairs, npairs));
+    TRY(st, sheaf__safetensors_begin(&file, sheaf__path_in(path, dir, "optimizer.safetensors"),
+                                     l.spec, l.count, pairs, npairs));
     TRY(st, copy_all(k, &l, put_in_file, file));
     if (st == NULL)
         st = sheaf__safetensors_finish(file);
     else
         sheaf__safetensors_abandon(file);
-    free(path);
     free(l.spec);
     return st;
 }

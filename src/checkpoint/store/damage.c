@@ -14,7 +14,7 @@
 typedef struct examined {
     const sheaf_checkpoint *checkpoint;
     sheaf_damages *damages;
-    char name[32], *path;
+    char name[32], path[SHEAF_PATH_SIZE];
     int slice, fd;
     int64_t size;  /* it has */
     int64_t count; /* tensors it should hold */
@@ -129,8 +129,8 @@ sheaf_status *sheaf__checkpoint_examine(sheaf_damages *damages, const sheaf_chec
     char *header = NULL;
     size_t size = 0;
     sheaf__manifest_file(e.name, checkpoint->manifest->slices, slice);
-    sheaf_status *st = sheaf__path_join(&e.path, checkpoint->dir, e.name);
-    TRY(st, report(damages, e.name, "", sheaf__file_open_read(&e.fd, &e.size, e.path)));
+    sheaf__path_in(e.path, checkpoint->dir, e.name);
+    sheaf_status *st = report(damages, e.name, "", sheaf__file_open_read(&e.fd, &e.size, e.path));
     if (st == NULL && e.fd >= 0) {
         st = report(damages, "manifest.json", "", plan(&e, &header, &size));
         if (st == NULL && header != NULL) {
@@ -145,7 +145,6 @@ sheaf_status *sheaf__checkpoint_examine(sheaf_damages *damages, const sheaf_chec
     free(header);
     free(e.tensor);
     free(e.offset);
-    free(e.path);
     return st;
 }
 

@@ -31,20 +31,19 @@ sheaf_status *sheaf__checkpoint_from(sheaf_checkpoint **out, const char *dir, ch
     return st;
 }
 
-static sheaf_status *path_of(char **out, const sheaf_checkpoint *c, int slice)
+static const char *path_of(char path[SHEAF_PATH_SIZE], const sheaf_checkpoint *c, int slice)
 {
     char name[32];
-    return sheaf__path_join(out, c->dir, sheaf__manifest_file(name, c->manifest->slices, slice));
+    return sheaf__path_in(path, c->dir, sheaf__manifest_file(name, c->manifest->slices, slice));
 }
 
 /* Does the file of `slice` exist with the manifest's size? */
 static sheaf_status *check_file(const sheaf_checkpoint *c, int slice)
 {
-    char *path = NULL;
+    char path[SHEAF_PATH_SIZE];
     int fd = -1;
     int64_t size = 0;
-    sheaf_status *st = path_of(&path, c, slice);
-    TRY(st, sheaf__file_open_read(&fd, &size, path));
+    sheaf_status *st = sheaf__file_open_read(&fd, &size, path_of(path, c, slice));
     if (fd >= 0)
         close(fd);
     if (st == NULL && size != c->manifest->bytes[slice]) {
@@ -52,19 +51,16 @@ static sheaf_status *check_file(const sheaf_checkpoint *c, int slice)
                             "%" PRId64 " bytes, as the manifest says", c->manifest->bytes[slice]);
         sheaf_found(st, "%" PRId64 " bytes", size);
     }
-    free(path);
     return st;
 }
 
 sheaf_status *sheaf__checkpoint_open_manifest(sheaf_checkpoint **out, const char *dir)
 {
-    char *path = NULL, *text = NULL;
+    char path[SHEAF_PATH_SIZE], *text = NULL;
     size_t size = 0;
-    sheaf_status *st = sheaf__path_join(&path, dir, "manifest.json");
-    TRY(st, sheaf__file_read_all(&text, &size, path, MAX_MANIFEST));
-    TRY(st, sheaf__checkpoint_from(out, dir, text, size));
-    free(path);
-    return st;
+    sheaf_status *st = sheaf__file_read_all(
+        &text, &size, sheaf__path_in(path, dir, "manifest.json"), MAX_MANIFEST);
+    return TRY(st, sheaf__checkpoint_from(out, dir, text, size));
 }
 
 sheaf_status *sheaf_checkpoint_open(sheaf_checkpoint **out, const char *dir)
@@ -219,22 +215,19 @@ static bool wants(const sheaf_state_tensor *t, int slices, int slice)
 static sheaf_status *load_file(const sheaf_checkpoint *c, const sheaf_state *state, int slice)
 {
     sheaf_safetensors *file = NULL;
-    char *path = NULL;
+    char path[SHEAF_PATH_SIZE];
     sheaf_status *st = NULL;
     for (int64_t i = 0; i < state->count && st == NULL; i++) {
         const sheaf_state_tensor *t = &state->tensor[i];
         if (!wants(t, state->slices, slice))
             continue;
-        if (file == NULL) {
-            st = path_of(&path, c, slice);
-            TRY(st, sheaf__safetensors_open(&file, path));
-        }
+        if (file == NULL)
+            st = sheaf__safetensors_open(&file, path_of(path, c, slice));
         TRY(st, read_part(state->device, t->slice[slice == state->slices ? 0 : slice], file,
                           sheaf__manifest_find(c->manifest, t->name), slice));
     }
     if (file != NULL)
         sheaf__safetensors_close(file);
-    free(path);
     return st;
 }
 

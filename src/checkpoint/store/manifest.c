@@ -148,16 +148,15 @@ sheaf_status *sheaf__manifest_specs(sheaf_safetensors_spec **out, int64_t *count
 sheaf_status *sheaf__manifest_begin(sheaf_safetensors_writer **out, sheaf_manifest *m, int slice,
                                     const char *dir)
 {
-    char name[32], *path = NULL;
+    char name[32], path[SHEAF_PATH_SIZE];
     sheaf_safetensors_spec *specs = NULL;
     int64_t n = 0;
     sheaf_status *st = sheaf__manifest_specs(&specs, &n, m, slice);
-    TRY(st, sheaf__path_join(&path, dir, sheaf__manifest_file(name, m->slices, slice)));
+    sheaf__path_in(path, dir, sheaf__manifest_file(name, m->slices, slice));
     TRY(st, sheaf__safetensors_begin(out, path, specs, n, NULL, 0));
     if (st == NULL)
         m->bytes[slice] = sheaf__safetensors_size(*out);
     free(specs);
-    free(path);
     return st;
 }
 

@@ -99,18 +99,15 @@ static sheaf_status *take_tensors(reading *r, const sheaf_safetensors *file, con
 static sheaf_status *take_slice(reading *r, int slice)
 {
     const sheaf_manifest *m = r->checkpoint->manifest;
-    char name[32], *path = NULL;
+    char name[32], path[SHEAF_PATH_SIZE];
     sheaf_safetensors *file = NULL;
-    sheaf_status *st =
-        sheaf__path_join(&path, r->checkpoint->dir, sheaf__manifest_file(name, m->slices, slice));
-    if (st == NULL) {
-        sheaf_status_free(
-            sheaf__safetensors_open(&file, path)); /* sheaf_checkpoint_examine() reports it */
-        st = file == NULL ? NULL : take_tensors(r, file, path, slice);
-    }
-    if (file != NULL)
-        sheaf__safetensors_close(file);
-    free(path);
+    sheaf__path_in(path, r->checkpoint->dir, sheaf__manifest_file(name, m->slices, slice));
+    sheaf_status_free(
+        sheaf__safetensors_open(&file, path)); /* sheaf_checkpoint_examine() reports it */
+    if (file == NULL)
+        return NULL;
+    sheaf_status *st = take_tensors(r, file, path, slice);
+    sheaf__safetensors_close(file);
     return st;
 }
 
@@ -148,13 +145,11 @@ void sheaf__own_found(void *context, const char *file, const char *tensor, const
                       const char *is)
 {
     sheaf__own_damages *d = context;
-    char *path = NULL, name[600];
+    char path[SHEAF_PATH_SIZE], name[600];
     const char *rest;
-    if (d->st == NULL)
-        d->st = sheaf__path_join(&path, d->dir, file);
     if (d->st != NULL)
         return;
-    const bool absent = sheaf__path_kind(path) == SHEAF_PATH_NONE;
+    const bool absent = sheaf__path_kind(sheaf__path_in(path, d->dir, file)) == SHEAF_PATH_NONE;
     const bool foreign = !absent && strncmp(expected, "only the files", 14) == 0;
     const bool master = sheaf__state_group_of(&rest, tensor, '/') == SHEAF_STATE_MASTER;
     snprintf(name, sizeof name, "%s", master ? rest : tensor);
@@ -169,18 +164,14 @@ void sheaf__own_found(void *context, const char *file, const char *tensor, const
                               foreign ? "move it away"
                                       : "use another copy or another checkpoint of this run",
                               "%s", is);
-    free(path);
 }
 
 /* With it full verification finds the folder even if no tensor can be placed. */
 static sheaf_status *note_manifest(sheaf_catalog *c, const char *dir)
 {
     int number;
-    char *path = NULL;
-    sheaf_status *st = sheaf__path_join(&path, dir, "manifest.json");
-    TRY(st, sheaf__catalog_file(&number, c, path, NULL));
-    free(path);
-    return st;
+    char path[SHEAF_PATH_SIZE];
+    return sheaf__catalog_file(&number, c, sheaf__path_in(path, dir, "manifest.json"), NULL);
 }
 
 static sheaf_status *read_folder(sheaf_catalog *c, const char *dir, bool raw)
@@ -219,19 +210,14 @@ sheaf_status *sheaf__checkpoint_source(sheaf_source **out, sheaf_checkpoint *che
 /* An unfinished save, unless a run is writing it now. */
 static sheaf_status *note_unfinished(sheaf_catalog *c, const char *dir)
 {
-    char **names = NULL;
+    char **names = NULL, inner[SHEAF_PATH_SIZE];
     int64_t n = 0;
     sheaf_status *st = sheaf__list_dir(&names, &n, dir);
-    for (int64_t i = 0; st == NULL && i < n; i++) {
-        char *inner = NULL;
-        if (strncmp(names[i], "step-", 5) != 0 || !sheaf__path_is_partial(names[i]))
-            continue;
-        st = sheaf__path_join(&inner, dir, names[i]);
-        TRY(st, sheaf__warning(c, "stale", inner, "", "complete checkpoints",
-                               "the next sheaf train --resume removes it",
-                               "a save that was never finished"));
-        free(inner);
-    }
+    for (int64_t i = 0; st == NULL && i < n; i++)
+        if (strncmp(names[i], "step-", 5) == 0 && sheaf__path_is_partial(names[i]))
+            st = sheaf__warning(c, "stale", sheaf__path_in(inner, dir, names[i]), "",
+                                "complete checkpoints", "the next sheaf train --resume removes it",
+                                "a save that was never finished");
     sheaf__names_free(names, n);
     return st;
 }
@@ -239,17 +225,16 @@ static sheaf_status *note_unfinished(sheaf_catalog *c, const char *dir)
 /* The newest of OUT/checkpoints, and notes on unfinished saves there. */
 static sheaf_status *read_run(sheaf_catalog *c, const char *path)
 {
-    char *dir = NULL, *newest = NULL;
+    char dir[SHEAF_PATH_SIZE], *newest = NULL;
     const bool writing = sheaf__checkpoints_busy(path); /* before the search for leftovers */
-    sheaf_status *st = sheaf__path_join(&dir, path, "checkpoints");
-    TRY(st, !writing ? note_unfinished(c, dir) : NULL);
+    sheaf__path_in(dir, path, "checkpoints");
+    sheaf_status *st = !writing ? note_unfinished(c, dir) : NULL;
     TRY(st, sheaf__step_newest(&newest, &c->held, path));
     if (st == NULL && newest == NULL)
         st = sheaf__defect(c, "missing", dir, "", "a checkpoint", "", "none was saved yet");
     else if (st == NULL)
         st = read_folder(c, newest, false);
     free(newest);
-    free(dir);
     return st;
 }
 

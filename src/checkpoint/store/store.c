@@ -80,10 +80,9 @@ enum {
 
 static sheaf_status *take_lock(int *lock, const char *dir, const sheaf_events *events)
 {
-    char *path = NULL;
-    sheaf_status *st = sheaf__path_join(&path, dir, "lock");
-    if (st != NULL)
-        return st;
+    char path[SHEAF_PATH_SIZE];
+    sheaf_status *st = NULL;
+    sheaf__path_in(path, dir, "lock");
     do
         *lock = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
     while (*lock < 0 && errno == EINTR);
@@ -104,47 +103,42 @@ static sheaf_status *take_lock(int *lock, const char *dir, const sheaf_events *e
                 path, strerror(errno));
     } else if (!sheaf__path_holds(path, *lock)) /* a failed run removed the file */
         st = is_locked(path);
-    free(path);
     return st;
 }
 
 bool sheaf__checkpoints_busy(const char *out_dir)
 {
-    char *path = NULL;
-    sheaf_status_free(sheaf__path_join(&path, out_dir, "checkpoints/lock"));
-    const int fd = path == NULL ? -1 : open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    char path[SHEAF_PATH_SIZE];
+    const int fd =
+        open(sheaf__path_in(path, out_dir, "checkpoints/lock"), O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     const bool busy = fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
     if (fd >= 0)
         close(fd);
-    free(path);
     return busy;
 }
 
 /* Leftovers of a killed run: with the lock held, no process writes them any more. */
 static sheaf_status *remove_unfinished(const sheaf_checkpoints *store)
 {
-    char **names = NULL;
+    char **names = NULL, path[SHEAF_PATH_SIZE];
     int64_t n = 0;
     sheaf_status *st = sheaf__list_dir(&names, &n, store->dir);
     if (st != NULL)
         return st;
-    for (int64_t i = 0; i < n && st == NULL; i++) {
-        char *path = NULL;
+    for (int64_t i = 0; i < n; i++) {
         if (strncmp(names[i], "step-", 5) != 0 || !sheaf__path_is_partial(names[i]))
             continue;
-        st = sheaf__path_join(&path, store->dir, names[i]);
-        sheaf_status *kept = st != NULL ? NULL : sheaf__remove_tree(path);
-        if (st == NULL && kept == NULL)
+        sheaf_status *kept = sheaf__remove_tree(sheaf__path_in(path, store->dir, names[i]));
+        if (kept == NULL)
             sheaf_note(store->options.events, "%s: removed, a save that was never finished", path);
-        else if (st == NULL)
+        else
             sheaf_warn(store->options.events,
                        "%s: a save that was never finished, which cannot be removed: %s", path,
                        sheaf_status_found(kept));
         sheaf_status_free(kept);
-        free(path);
     }
     sheaf__names_free(names, n);
-    return st;
+    return NULL;
 }
 
 /* The folders must survive a crash of the machine like the checkpoint in them. */
@@ -161,12 +155,10 @@ static sheaf_status *make_folder(const char *dir, const char *out_dir)
 
 sheaf_status *sheaf_checkpoints_lock(int *lock, const char *out_dir, const sheaf_events *events)
 {
-    char *dir = NULL;
+    char dir[SHEAF_PATH_SIZE];
     *lock = -1;
-    sheaf_status *st = sheaf__path_join(&dir, out_dir, "checkpoints");
-    TRY(st, make_folder(dir, out_dir));
+    sheaf_status *st = make_folder(sheaf__path_in(dir, out_dir, "checkpoints"), out_dir);
     TRY(st, take_lock(lock, dir, events));
-    free(dir);
     if (st != NULL && *lock >= 0) {
         close(*lock);
         *lock = -1;

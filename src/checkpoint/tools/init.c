@@ -75,25 +75,18 @@ static sheaf_status *unknown_spec(const char *spec)
 static sheaf_status *read_spec(char **json, const char *spec)
 {
     const sheaf_path_kind kind = sheaf__path_kind(spec);
-    char *path = NULL;
+    char path[SHEAF_PATH_SIZE];
     size_t size;
     sheaf_status *st = sheaf__init_config(json, spec);
     if (st != NULL || *json != NULL)
         return st;
-    if (kind == SHEAF_PATH_DIR) {
-        st = sheaf__path_join(&path, spec, "config.json");
-        if (st == NULL && sheaf__path_kind(path) == SHEAF_PATH_NONE) { /* a SAT checkpoint */
-            free(path);
-            path = NULL;
-            st = sheaf__path_join(&path, spec, "model_config.json");
-        }
-    } else if (kind == SHEAF_PATH_FILE)
-        st = (path = strdup(spec)) != NULL ? NULL : sheaf__no_memory(spec);
-    else
+    if (kind == SHEAF_PATH_FILE)
+        return sheaf__file_read_all(json, &size, spec, 1 << 24);
+    if (kind != SHEAF_PATH_DIR)
         return unknown_spec(spec);
-    TRY(st, sheaf__file_read_all(json, &size, path, 1 << 24));
-    free(path);
-    return st;
+    const bool sat = !sheaf__path_has(spec, "config.json", SHEAF_PATH_NONE);
+    sheaf__path_in(path, spec, sat ? "model_config.json" : "config.json");
+    return sheaf__file_read_all(json, &size, path, 1 << 24);
 }
 
 /* ---- values ---- */
