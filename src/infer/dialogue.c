@@ -508,7 +508,7 @@ static sheaf_status *look_at_one(sheaf__dialogue *d, const json_t *record, const
 {
     const json_t *one = json_object_get(record, "image"), *many = json_object_get(record, "images"),
                  *image = one == NULL ? many : one;
-    char shown[96], *folder = NULL, *path = NULL;
+    char shown[96], folder[SHEAF_PATH_SIZE], path[SHEAF_PATH_SIZE];
     if (one != NULL && many != NULL)
         return sheaf__bad_field("images", "either \"image\" or \"images\"", "both in one record");
     if (json_is_array(image) && json_array_size(image) < 2)
@@ -519,13 +519,9 @@ static sheaf_status *look_at_one(sheaf__dialogue *d, const json_t *record, const
     if (name == NULL || strlen(name) != json_string_length(image))
         return sheaf__bad_field(field, "a path: this model reads one picture", "%s",
                                 sheaf__json_show(shown, image));
-    sheaf_status *st = sheaf__path_parent(&folder, file);
-    if (st == NULL && name[0] != '/')
-        st = sheaf__path_join(&path, folder, name);
-    TRY(st, sheaf__dialogue_picture(d, path == NULL ? name : path, number));
-    free(folder);
-    free(path);
-    return st;
+    if (name[0] != '/')
+        name = sheaf__path_in(path, sheaf__path_above(folder, file), name);
+    return sheaf__dialogue_picture(d, name, number);
 }
 
 static sheaf_status *read_pictures(sheaf__dialogue *d, const json_t *record, const char *file,

@@ -123,20 +123,18 @@ sheaf_status *sheaf__generation_config_read(sheaf__generation_config *g, const c
 {
     static const char *const names[] = { "generation_config.json", "config.json" };
     json_t *file = NULL;
+    char path[SHEAF_PATH_SIZE];
     sheaf_status *st = NULL;
     *g = (sheaf__generation_config){ false, false, -1, -1, -1, -1, -1, -1, { 0 }, -1, names[0] };
     for (int i = 0; i < 2 && st == NULL && file == NULL; i++) {
-        char *path = NULL;
-        st = sheaf__path_join(&path, folder, names[i]);
-        if (st == NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE) {
-            g->there = i == 0;
-            g->name = names[i];
-            st = sheaf__json_load(&file, path);
-            TRY(st, sheaf_in(take(g, file), "%s", path));
-            if (st == NULL)
-                warn(file, g->name, events);
-        }
-        free(path);
+        if (sheaf__path_kind(sheaf__path_in(path, folder, names[i])) != SHEAF_PATH_FILE)
+            continue;
+        g->there = i == 0;
+        g->name = names[i];
+        st = sheaf__json_load(&file, path);
+        TRY(st, sheaf_in(take(g, file), "%s", path));
+        if (st == NULL)
+            warn(file, g->name, events);
     }
     json_decref(file);
     return st;

@@ -220,7 +220,7 @@ static void put_checkpoint(info *t, sheaf_checkpoint *c, const char *path)
 /* The complete checkpoints of a run, and the progress of the newest. */
 static void put_saved(info *t, const char *dir, const char *path_of_run)
 {
-    char **names = NULL;
+    char **names = NULL, path[SHEAF_PATH_SIZE];
     int64_t n = 0;
     sheaf_checkpoint *newest = NULL;
     put_odd(t, sheaf__list_dir(&names, &n, dir));
@@ -229,11 +229,8 @@ static void put_saved(info *t, const char *dir, const char *path_of_run)
         int64_t step;
         if (!sheaf__step_of(&step, names[i], false))
             continue;
-        char *path = NULL;
         sheaf_checkpoint *c = NULL; /* whatever else is in the folder */
-        sheaf_status *st = sheaf__path_join(&path, dir, names[i]);
-        TRY(st, sheaf_checkpoint_open(&c, path));
-        free(path);
+        sheaf_status *st = sheaf_checkpoint_open(&c, sheaf__path_in(path, dir, names[i]));
         if (st != NULL) {
             put_odd(t, st);
             continue;
@@ -255,13 +252,11 @@ static void put_saved(info *t, const char *dir, const char *path_of_run)
 static int64_t steps_of(const char *path)
 {
     json_t *root = NULL;
-    char *file = NULL;
-    sheaf_status_free(sheaf__path_join(&file, path, "run.json"));
-    if (file != NULL && sheaf__path_kind(file) == SHEAF_PATH_FILE)
+    char file[SHEAF_PATH_SIZE];
+    if (sheaf__path_kind(sheaf__path_in(file, path, "run.json")) == SHEAF_PATH_FILE)
         sheaf_status_free(sheaf__json_load(&root, file));
     const int64_t steps = sheaf_provenance_steps(root);
     json_decref(root);
-    free(file);
     return steps;
 }
 
@@ -287,12 +282,11 @@ static void put_last(info *t, const sheaf__metrics_last *m)
 
 static void put_state(info *t, const char *path)
 {
-    char *file = NULL;
+    char file[SHEAF_PATH_SIZE];
     sheaf__metrics_last m = { 0 };
-    sheaf_status *st = sheaf__path_join(&file, path, "metrics.jsonl");
-    if (st == NULL && sheaf__path_kind(file) == SHEAF_PATH_FILE)
+    sheaf_status *st = NULL;
+    if (sheaf__path_kind(sheaf__path_in(file, path, "metrics.jsonl")) == SHEAF_PATH_FILE)
         st = sheaf__metrics_read(&m, file);
-    free(file);
     const bool running = sheaf__checkpoints_busy(path);
     const int64_t steps = steps_of(path);
     sheaf__json_put(&t->json, "state:s last_step:d", sheaf_provenance_state(running, m.step, steps),
@@ -310,18 +304,12 @@ static void put_run(info *t, const char *path)
 {
     static const char *const parts[] = { "settings",      "adapter",  "model",    "exports",
                                          "metrics.jsonl", "run.json", "best.json" };
+    char inside[SHEAF_PATH_SIZE];
     put_state(t, path);
-    for (size_t i = 0; i <= sizeof parts / sizeof *parts; i++) {
-        char *inside = NULL;
-        const bool saved = i == sizeof parts / sizeof *parts;
-        sheaf_status *st = sheaf__path_join(&inside, path, saved ? "checkpoints" : parts[i]);
-        if (st == NULL && saved)
-            put_saved(t, inside, path);
-        else if (st == NULL && sheaf__path_kind(inside) != SHEAF_PATH_NONE)
-            sheaf__json_put_text(&t->json, parts[i], inside);
-        sheaf_status_free(st);
-        free(inside);
-    }
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (sheaf__path_has(path, parts[i], SHEAF_PATH_NONE))
+            sheaf__json_put_text(&t->json, parts[i], sheaf__path_in(inside, path, parts[i]));
+    put_saved(t, sheaf__path_in(inside, path, "checkpoints"), path);
 }
 
 static sheaf_status *put_metrics(info *t, const char *path)

@@ -6,6 +6,7 @@
 #include "base/base.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "data/complaints.h"
 #include "library/settings.h"
 #include "sheaf/foreign.h"
 
@@ -307,14 +308,9 @@ sheaf_status *sheaf__peer_advise_file(sheaf_status *st, const char *path)
                                                ? program_of_json(text, size)
                                                : program_of_yaml(text);
     if (program != NULL) {
-        sheaf_text word = { 0 };
-        sheaf__text_word(&word, path);
         sheaf_found(st, "a file of %s", program->name);
-        sheaf_try_this(st,
-                       "python3 -m sheaf translate %s >my.recipe, then sheaf train --recipe "
-                       "my.recipe",
-                       word.failed ? "FILE" : word.at);
-        sheaf__text_release(&word);
+        sheaf__try_path(st, "python3 -m sheaf translate ", path,
+                        " >my.recipe, then sheaf train --recipe my.recipe");
     }
     free(text);
     return st;

@@ -14,7 +14,7 @@ static sheaf_status *in(sheaf_status *st, const sheaf__reward_model *m)
  * run. NULL: `path` is no such adapter. */
 static sheaf_status *base_of(char **base, const char *path, const char *model)
 {
-    char *file = NULL, *config = NULL;
+    char file[SHEAF_PATH_SIZE], *config = NULL;
     json_t *json = NULL;
     *base = NULL;
     if (!sheaf__path_has(path, "adapter_config.json", SHEAF_PATH_FILE))
@@ -26,8 +26,7 @@ static sheaf_status *base_of(char **base, const char *path, const char *model)
         *base = NULL;
         return st;
     }
-    st = sheaf__path_join(&file, path, "adapter_config.json");
-    TRY(st, sheaf__json_load(&json, file));
+    st = sheaf__json_load(&json, sheaf__path_in(file, path, "adapter_config.json"));
     const char *name = json_string_value(json_object_get(json, "base_model_name_or_path"));
     const char *found = name != NULL && sheaf__path_kind(name) == SHEAF_PATH_DIR ? name : model;
     if (st == NULL && found == NULL)
@@ -38,7 +37,6 @@ static sheaf_status *base_of(char **base, const char *path, const char *model)
     if (st == NULL && (*base = strdup(found)) == NULL)
         st = sheaf__no_memory(path);
     json_decref(json);
-    free(file);
     return st;
 }
 

@@ -65,17 +65,17 @@ static sheaf_status *find_out(char **out, const char *step)
  * OUT/settings could be edited. Paths, and settings that may change, are only in that file. */
 static sheaf_status *read_settings(sheaf__run_reading *r)
 {
-    char *path = NULL, *all = NULL, *progress = NULL;
+    char path[SHEAF_PATH_SIZE], fixed[SHEAF_PATH_SIZE], *all = NULL;
     size_t size;
-    sheaf_status *st = sheaf__path_join(&path, r->out, "settings");
-    if (st == NULL && r->fixed != NULL)
-        st = sheaf__path_join(&progress, r->step, "manifest.json: settings");
+    sheaf_status *st = NULL;
+    sheaf__path_in(path, r->out, "settings");
     sheaf_train_options_default(&r->options);
     sheaf__train_settings(r->table, &r->options, false);
-    if (st == NULL && !r->alone)
+    if (!r->alone)
         st = sheaf__file_read_all(&all, &size, path, 1 << 20);
     if (st == NULL && r->fixed != NULL)
-        st = sheaf__settings_resume(&r->state, r->table, r->fixed, progress);
+        st = sheaf__settings_resume(&r->state, r->table, r->fixed,
+                                    sheaf__path_in(fixed, r->step, "manifest.json: settings"));
     if (st == NULL && r->fixed == NULL)
         st = sheaf__settings_resume(&r->state, r->table, all, path);
     else if (st == NULL && !r->alone)
@@ -83,9 +83,7 @@ static sheaf_status *read_settings(sheaf__run_reading *r)
     TRY(st, sheaf__train_settings_resumed(&r->state, r->table, &r->options));
     r->options.base_name = r->options.model; /* as it was given */
     TRY(st, sheaf__run_paths_find(&r->state, r->table, &r->options, r->out, false));
-    free(progress);
     free(all);
-    free(path);
     return st;
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/base.h"
 #include "base/file.h"
+#include "data/complaints.h"
 #include "data/data_sets.h"
 #include "library/reward.h"
 
@@ -58,18 +59,16 @@ sheaf_status *sheaf__rewards_from(char **out, bool *there, const char *folder, c
     *there = false;
     for (const char *at = value; st == NULL; at++) {
         const char *begin = at + strspn(at, " \t\n");
-        char *one = NULL, *path = NULL;
+        char *one = NULL, path[SHEAF_PATH_SIZE];
         bool rule;
         st = sheaf__reward_entry(&one, &rule, &at);
-        TRY(st, sheaf__path_join(&path, folder, one));
         const bool model =
-            st == NULL && !rule && is_relative(one) && sheaf__path_kind(path) == SHEAF_PATH_DIR;
+            st == NULL && !rule && is_relative(one) && sheaf__path_has(folder, one, SHEAF_PATH_DIR);
         *there |= model;
         if (model)
-            sheaf__text_add(&all, "%s", path);
+            sheaf__text_add(&all, "%s", sheaf__path_in(path, folder, one));
         else
             sheaf__text_bytes(&all, begin, (size_t)(at - begin));
-        free(path);
         free(one);
         sheaf__text_bytes(&all, ";", *at == ';');
         if (*at == '\0')
@@ -200,18 +199,14 @@ sheaf_status *sheaf__run_paths_find(sheaf__settings *state, const sheaf__setting
 /* The run in `parent` whose name is nearly `name`, joined (malloc'd); NULL where there is none. */
 static char *nearest_run(const char *parent, const char *name)
 {
-    char **names = NULL, *path = NULL;
+    char **names = NULL, *path = NULL, folder[SHEAF_PATH_SIZE];
     int64_t n = 0;
     int runs = 0;
     sheaf_status_free(sheaf__list_dir(&names, &n, parent));
     const char **run = calloc((size_t)n + 1, sizeof *run);
-    for (int64_t i = 0; i < n && run != NULL; i++) {
-        char *folder = NULL;
-        sheaf_status_free(sheaf__path_join(&folder, parent, names[i]));
-        if (folder != NULL && sheaf__path_has(folder, "settings", SHEAF_PATH_FILE))
+    for (int64_t i = 0; i < n && run != NULL; i++)
+        if (sheaf__path_has(sheaf__path_in(folder, parent, names[i]), "settings", SHEAF_PATH_FILE))
             run[runs++] = names[i];
-        free(folder);
-    }
     const char *nearest = runs > 0 ? sheaf__nearest(name, run, runs) : NULL;
     if (nearest != NULL && strcmp(parent, ".") == 0)
         path = strdup(nearest);
@@ -234,14 +229,10 @@ sheaf_status *sheaf__run_paths_none(const char *out)
     sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "`resume` `out %s`", out);
     sheaf_expected(st, "the folder of a run, which holds its settings and checkpoints");
     sheaf_found(st, sheaf__path_kind(out) == SHEAF_PATH_NONE ? "nothing there" : "no run in it");
-    sheaf_text word = { 0 };
     if (nearest != NULL)
-        sheaf__text_word(&word, nearest);
-    if (word.at != NULL)
-        sheaf_try_this(st, "sheaf train --resume --out %s", word.at);
+        sheaf__try_path(st, "sheaf train --resume --out ", nearest, "");
     else
         sheaf_try_this(st, "the `out` that the run began with; a new one begins without `resume`");
-    sheaf__text_release(&word);
     free(nearest);
     free(parent);
     free(name);

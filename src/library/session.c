@@ -225,20 +225,17 @@ static sheaf_status *take_stored(const session *s)
 {
     const sheaf__session_options *how = s->how;
     sheaf_train_options *o = how->run->options;
-    char *path = NULL;
-    sheaf_status *st = sheaf__path_join(&path, o->out, "settings");
-    if (st == NULL && sheaf__all_first(s->group) && sheaf__path_kind(path) != SHEAF_PATH_FILE) {
-        free(path);
-        st = sheaf__path_join(&path, o->out, "checkpoints: settings");
-    }
-    TRY(st, sheaf__settings_resume(how->run->state, how->run->table, s->stored, path));
+    char path[SHEAF_PATH_SIZE];
+    const bool none =
+        sheaf__all_first(s->group) && !sheaf__path_has(o->out, "settings", SHEAF_PATH_FILE);
+    sheaf__path_in(path, o->out, none ? "checkpoints: settings" : "settings");
+    sheaf_status *st = sheaf__settings_resume(how->run->state, how->run->table, s->stored, path);
     TRY(st, sheaf__train_settings_resumed(how->run->state, how->run->table, o));
     if (st == NULL) {
         st = sheaf_in(sheaf__settings_required(how->run->state, how->run->table, true), "%s", path);
         if (st != NULL)
             sheaf_try_this(st, "give it as the run began; the file does not name it");
     }
-    free(path);
     return st;
 }
 

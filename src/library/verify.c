@@ -105,35 +105,30 @@ void sheaf_verification_free(sheaf_verification *v)
 
 /* ---- files beside the weights: verify_all.h ---- */
 
-/* The file of the folder in a status, malloc'd; NULL: none. */
-static sheaf_status *find_file(char **out, const char *folder, const sheaf_status *about)
+/* The file of the folder in a status, in `path`; NULL: none. */
+static const char *find_file(char path[SHEAF_PATH_SIZE], const char *folder,
+                             const sheaf_status *about)
 {
     static const char *const names[] = { "tokenizer.json",         "tokenizer.model",
                                          "tokenizer_config.json",  "special_tokens_map.json",
                                          "added_tokens.json",      "chat_template.jinja",
                                          "generation_config.json", "config.json" };
-    sheaf_status *st = NULL;
-    *out = NULL;
-    for (size_t i = 0; st == NULL && *out == NULL && i < sizeof names / sizeof *names; i++) {
-        char *path = NULL;
-        st = sheaf__path_join(&path, folder, names[i]);
-        if (st == NULL && strstr(sheaf_status_where(about), path) != NULL)
-            *out = path;
-        else
-            free(path);
-    }
-    return st;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strstr(sheaf_status_where(about), sheaf__path_in(path, folder, names[i])) != NULL)
+            return path;
+    return NULL;
 }
 
 /* Turns the error of a file beside the weights into a finding; takes over `bad`. A file without
  * permission is not damaged. */
 static sheaf_status *tell(sheaf_catalog *c, const char *folder, sheaf_status *bad)
 {
-    char *file = NULL;
+    char path[SHEAF_PATH_SIZE];
     if (bad == NULL || sheaf_status_code(bad) == SHEAF_E_MEMORY)
         return bad;
-    sheaf_status *st = find_file(&file, folder, bad);
-    if (st == NULL && sheaf_status_code(bad) == SHEAF_E_IO && file != NULL)
+    const char *file = find_file(path, folder, bad);
+    sheaf_status *st = NULL;
+    if (sheaf_status_code(bad) == SHEAF_E_IO && file != NULL)
         st = sheaf__dialect_denied(file, NULL);
     if (st != NULL)
         sheaf_status_free(bad);
@@ -142,7 +137,6 @@ static sheaf_status *tell(sheaf_catalog *c, const char *folder, sheaf_status *ba
             sheaf_try_this(bad, "correct it, or copy it again from where the model came from");
         st = sheaf__catalog_defect(c, file != NULL ? file : folder, bad);
     }
-    free(file);
     return st;
 }
 
@@ -158,16 +152,13 @@ static sheaf_status *open_wording(const sheaf_config *config, const char *folder
 }
 
 /* Is it a tokenizer that sheaf does not read, or of another model, and not one that is damaged? */
-static sheaf_status *is_other_kind(bool *yes, const char *folder, const sheaf_status *bad)
+static bool is_other_kind(const char *folder, const sheaf_status *bad)
 {
-    char *file = NULL;
-    sheaf_status *st = find_file(&file, folder, bad);
-    *yes = st == NULL && (sheaf_status_code(bad) == SHEAF_E_UNSUPPORTED ||
-                          /* a vocab.json alone; more tokens than the model has rows */
-                          (file == NULL && (sheaf_status_code(bad) == SHEAF_E_IO ||
-                                            sheaf_status_code(bad) == SHEAF_E_LAYOUT)));
-    free(file);
-    return st;
+    char path[SHEAF_PATH_SIZE];
+    return sheaf_status_code(bad) == SHEAF_E_UNSUPPORTED ||
+           /* a vocab.json alone; more tokens than the model has rows */
+           (find_file(path, folder, bad) == NULL &&
+            (sheaf_status_code(bad) == SHEAF_E_IO || sheaf_status_code(bad) == SHEAF_E_LAYOUT));
 }
 
 static sheaf_status *note_kind(sheaf_catalog *c, const char *folder, const sheaf_status *bad)
@@ -182,12 +173,11 @@ static sheaf_status *note_kind(sheaf_catalog *c, const char *folder, const sheaf
 static sheaf_status *check_tokenizer(sheaf_catalog *c, const sheaf_config *config,
                                      const char *folder)
 {
-    bool other = false;
-    sheaf_status *bad = open_wording(config, folder, true);
+    sheaf_status *bad = open_wording(config, folder, true), *st = NULL;
     if (bad == NULL || sheaf_status_code(bad) == SHEAF_E_MEMORY)
         return bad;
-    sheaf_status *st = is_other_kind(&other, folder, bad);
-    if (st == NULL && other) {
+    bool other = is_other_kind(folder, bad);
+    if (other) {
         sheaf_status *without = open_wording(config, folder, false);
         other = without == NULL;
         if (without != NULL && sheaf_status_code(without) == SHEAF_E_MEMORY)

@@ -353,20 +353,16 @@ static sheaf_status *add_file(sheaf__opened *o, const char *path)
  * are in them. */
 static sheaf_status *add_files(sheaf__opened *o, const sheaf_catalog *c)
 {
-    char **names = NULL;
+    char **names = NULL, path[SHEAF_PATH_SIZE];
     int64_t n = 0;
     sheaf_status *st = NULL;
     for (int i = 0; st == NULL && i < c->nfiles; i++)
         st = add_file(o, c->file[i].path);
     if (st == NULL && !c->dialect->plain && sheaf__path_kind(c->root) == SHEAF_PATH_DIR)
         st = sheaf__list_dir(&names, &n, c->root);
-    for (int64_t i = 0; st == NULL && i < n; i++) {
-        char *path = NULL;
-        st = sheaf__path_join(&path, c->root, names[i]);
-        if (st == NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE)
+    for (int64_t i = 0; st == NULL && i < n; i++)
+        if (sheaf__path_kind(sheaf__path_in(path, c->root, names[i])) == SHEAF_PATH_FILE)
             st = add_file(o, path);
-        free(path);
-    }
     sheaf__names_free(names, n);
     return st;
 }

@@ -22,16 +22,14 @@ typedef struct settings {
 /* The files of a folder, in the order of `names`. */
 static sheaf_status *load(settings out[FILES], const char *folder)
 {
+    char path[SHEAF_PATH_SIZE];
     sheaf_status *st = NULL;
     for (int i = 0; i < FILES && st == NULL; i++) {
-        char *path = NULL;
         out[i].name = names[i];
-        st = sheaf__path_join(&path, folder, names[i]);
-        if (st == NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE)
+        if (sheaf__path_kind(sheaf__path_in(path, folder, names[i])) == SHEAF_PATH_FILE)
             st = sheaf__json_load(&out[i].root, path);
         const json_t *inner = json_object_get(out[i].root, NESTED);
         out[i].object = i > 0 ? out[i].root : json_is_object(inner) ? inner : NULL;
-        free(path);
     }
     return st;
 }

@@ -131,15 +131,12 @@ static const cli_choice cpus[] = { { "intel", 1 }, { "amd", 2 }, { 0 } };
 /* The last word is written: an adapter in its place stands where DST is missing. */
 static sheaf_status *check_dst(const cli_paths *paths)
 {
-    char *config = NULL;
-    sheaf_status *st = sheaf__path_join(&config, paths->last, "adapter_config.json");
-    if (st == NULL && sheaf__path_kind(config) == SHEAF_PATH_FILE) {
-        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf merge"), "DST behind the adapters");
-        sheaf_found(st, "the adapter %s as the last word, which is written", paths->last);
-        sheaf_try_this(st, "sheaf merge ... %s DST", paths->last);
-    }
-    free(config);
-    return st;
+    if (!sheaf__path_has(paths->last, "adapter_config.json", SHEAF_PATH_FILE))
+        return NULL;
+    sheaf_status *st =
+        sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf merge"), "DST behind the adapters");
+    sheaf_found(st, "the adapter %s as the last word, which is written", paths->last);
+    return sheaf_try_this(st, "sheaf merge ... %s DST", paths->last);
 }
 
 static sheaf_status *settle(sheaf_weights_merge_options *how, words *w, const cli_paths *paths)

@@ -121,14 +121,10 @@ static sheaf_status *verify_result(telling *t, bool *sound, const char *run,
     if (!sheaf__path_has(run, "settings", SHEAF_PATH_FILE) ||
         !sheaf__path_has(run, "checkpoints", SHEAF_PATH_DIR))
         return NULL;
-    for (int i = 0; i < 2 && st == NULL; i++) {
-        char *path = NULL;
-        if (!sheaf__path_has(run, results[i], SHEAF_PATH_DIR))
-            continue;
-        st = sheaf__path_join(&path, run, results[i]);
-        TRY(st, verify_one(t, sound, &facts, path, &alone));
-        free(path);
-    }
+    char path[SHEAF_PATH_SIZE];
+    for (int i = 0; i < 2 && st == NULL; i++)
+        if (sheaf__path_has(run, results[i], SHEAF_PATH_DIR))
+            st = verify_one(t, sound, &facts, sheaf__path_in(path, run, results[i]), &alone);
     return st;
 }
 

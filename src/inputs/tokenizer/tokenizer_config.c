@@ -34,15 +34,12 @@ static sheaf_status *load_made(json_t **out, const char *gguf, const char *name)
 /* *out NULL: there is no such file. */
 static sheaf_status *load(json_t **out, const char *folder, const char *name)
 {
-    char *path = NULL, gguf[SHEAF_PATH_SIZE];
+    char path[SHEAF_PATH_SIZE];
     *out = NULL;
-    if (sheaf__gguf_at(gguf, folder) != NULL)
-        return load_made(out, gguf, name);
-    sheaf_status *st = sheaf__path_join(&path, folder, name);
-    if (st == NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE)
-        st = sheaf__json_load(out, path);
-    free(path);
-    return st;
+    if (sheaf__gguf_at(path, folder) != NULL)
+        return load_made(out, path, name);
+    sheaf__path_in(path, folder, name);
+    return sheaf__path_kind(path) == SHEAF_PATH_FILE ? sheaf__json_load(out, path) : NULL;
 }
 
 static sheaf_status *copy_string(char **out, const json_t *value)
