@@ -12,7 +12,8 @@ enum { OF_ROWS, OF_QUERIES, OF_KEYS };
 
 static inline void for_each_head(const sheaf__attention_call *all, int what, part_kernel *part)
 {
-    for (int64_t i = 0; i < sheaf__attention_segments(all->shape); i++) {
+    const int64_t segments = all->shape->segment == NULL ? 1 : all->shape->segments;
+    for (int64_t i = 0; i < segments; i++) {
         sheaf__attention_call call;
         sheaf__attention shape;
         sheaf__attention_segment(&call, &shape, all, i);

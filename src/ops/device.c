@@ -137,14 +137,7 @@ static sheaf_status *open_as(sheaf__device **out, const sheaf__device_class *cla
 sheaf_status *sheaf__device_open(sheaf__device **out, const sheaf__device_class *class, int threads,
                                  const char *isa, size_t limit)
 {
-    return sheaf__device_open_unit(out, class, 0, threads, isa, limit);
-}
-
-sheaf_status *sheaf__device_open_unit(sheaf__device **out, const sheaf__device_class *class,
-                                      int unit, int threads, const char *isa, size_t limit)
-{
-    return sheaf__device_open_of(out, class, &(sheaf__reserved){ .unit = unit }, threads, isa,
-                                 limit);
+    return sheaf__device_open_of(out, class, &(sheaf__reserved){ 0 }, threads, isa, limit);
 }
 
 sheaf_status *sheaf__device_open_of(sheaf__device **out, const sheaf__device_class *class,

@@ -239,10 +239,7 @@ sheaf_status *sheaf__device_order(sheaf__device *device, sheaf_sums sums, sheaf_
  * "avx512". limit: bytes the range may grow to, 0 = no limit of our own. */
 sheaf_status *sheaf__device_open(sheaf__device **out, const sheaf__device_class *class, int threads,
                                  const char *isa, size_t limit);
-/* sheaf__device_open_unit - one of several that the class has. sheaf__device_open_of - that of
- * `of`, which names its mates. */
-sheaf_status *sheaf__device_open_unit(sheaf__device **out, const sheaf__device_class *class,
-                                      int unit, int threads, const char *isa, size_t limit);
+/* sheaf__device_open_of - one of several that the class has: that of `of`, which may name mates. */
 sheaf_status *sheaf__device_open_of(sheaf__device **out, const sheaf__device_class *class,
                                     const sheaf__reserved *of, int threads, const char *isa,
                                     size_t limit);

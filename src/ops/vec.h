@@ -447,7 +447,7 @@ SHEAF__INLINE void v_exp(vec *e, const vec *x, const int many)
     }
 }
 
-/* sheaf__erf of `many` vectors, as v_exp; e may be x. Both branches are worked out. From
+/* sheaf__erf_of of `many` vectors, as v_exp; e may be x. Both branches are worked out. From
  * 4 on a 4 is as good: 1 - e^q(4) rounds to 1. */
 SHEAF__INLINE void v_erf(vec *e, const vec *x, const int many)
 {

@@ -18,7 +18,8 @@ static inline int open_gpus(const char *kinds, int count)
     setenv("SHEAF_EMULATED_GPU", kinds, 1);
     CHECK_OK(sheaf__device_open(&here, &sheaf__cpu, 2, NULL, 0));
     for (int g = 0; g < count; g++)
-        CHECK_OK(sheaf__device_open_unit(&gpu[g], &sheaf__cuda_class, g, 1, NULL, 0));
+        CHECK_OK(sheaf__device_open_of(&gpu[g], &sheaf__cuda_class, &(sheaf__reserved){ .unit = g },
+                                       1, NULL, 0));
     return 0;
 }
 

@@ -109,8 +109,9 @@ static inline int same_open(void **state)
     same.host = malloc(SAME_BYTES);
     same.ref = sheaf__kernels_for("ref");
     for (int i = 0; i < SAME_DEVICES; i++) {
-        CHECK_OK(sheaf__device_open_unit(&same.device[i], same_on[i].class,
-                                         same_unit(same_on[i].unit), same_on[i].threads, NULL, 0));
+        CHECK_OK(sheaf__device_open_of(&same.device[i], same_on[i].class,
+                                       &(sheaf__reserved){ .unit = same_unit(same_on[i].unit) },
+                                       same_on[i].threads, NULL, 0));
         CHECK_OK(sheaf__device_alloc((void **)&same.memory[i], same.device[i], SAME_BYTES,
                                      SHEAF_MEM_ACTIVATIONS));
         same.got[i] = malloc(SAME_BYTES);

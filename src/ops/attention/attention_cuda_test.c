@@ -30,7 +30,8 @@ static void run_cuda(const problem *p, const result *r, int unit)
 {
     sheaf__device *device;
     const sheaf__attention *s = &p->s;
-    CHECK_OK(sheaf__device_open_unit(&device, &sheaf__cuda_class, unit, 1, NULL, 0));
+    CHECK_OK(sheaf__device_open_of(&device, &sheaf__cuda_class, &(sheaf__reserved){ .unit = unit },
+                                   1, NULL, 0));
     if (unit == 1)
         ((sheaf__gpu *)device->reserved->own)->kept =
             (size_t)((s->kv_heads + 1) / 2 * s->group * s->batch * s->queries) * 16;

@@ -101,10 +101,6 @@ static inline bool sheaf__attention_masked(const sheaf__attention *s, int64_t ba
  * Without segments the whole call. */
 void sheaf__attention_segment(sheaf__attention_call *call, sheaf__attention *shape,
                               const sheaf__attention_call *all, int64_t index);
-static inline int64_t sheaf__attention_segments(const sheaf__attention *s)
-{
-    return s->segment == NULL ? 1 : s->segments;
-}
 
 /* Index of the first element of head `h` of a row, in elements. */
 static inline int64_t sheaf__attention_at(int64_t row, int64_t ld, int64_t h, int64_t head_dim)

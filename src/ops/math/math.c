@@ -18,11 +18,6 @@ float sheaf__tanh(float x)
     return sheaf__tanh_of(x);
 }
 
-float sheaf__erf(float x)
-{
-    return sheaf__erf_of(x);
-}
-
 float sheaf__lanes_join(const float lane[16])
 {
     float sum[8];

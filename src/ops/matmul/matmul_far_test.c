@@ -43,8 +43,9 @@ static int open_devices(void **state)
     setenv("SHEAF_EMULATED_GPU", gpus, 1);
     CHECK_OK(sheaf__device_open(&here, &sheaf__cpu, 3, NULL, 0));
     for (size_t d = 0; d < ARRAY_LEN(on_far); d++)
-        CHECK_OK(sheaf__device_open_unit(&far[d], on_far[d].class, same_unit(on_far[d].unit), 3,
-                                         NULL, 0));
+        CHECK_OK(sheaf__device_open_of(&far[d], on_far[d].class,
+                                       &(sheaf__reserved){ .unit = same_unit(on_far[d].unit) }, 3,
+                                       NULL, 0));
     return 0;
 }
 

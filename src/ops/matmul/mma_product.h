@@ -8,8 +8,6 @@
 
 #include "ops/device.h"
 
-#define SHEAF__MMA_STEPS 128 /* of a product at most */
-
 typedef struct sheaf__mma_product {
     float *c;
     int64_t c_row, c_panel; /* floats between rows, and between panels */

@@ -291,7 +291,8 @@ TEST(test_products__without_wgmma)
 {
     sheaf__device *device, *was = gpu[1];
     setenv("SHEAF_WGMMA", "off", 1);
-    CHECK_OK(sheaf__device_open_unit(&device, &sheaf__cuda_class, 1, 1, NULL, 0));
+    CHECK_OK(sheaf__device_open_of(&device, &sheaf__cuda_class, &(sheaf__reserved){ .unit = 1 }, 1,
+                                   NULL, 0));
     unsetenv("SHEAF_WGMMA");
     sheaf__term term;
     seed = 6000;
