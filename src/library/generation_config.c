@@ -159,9 +159,9 @@ void sheaf__generation_config_family(sheaf__generation_config *g, const sheaf__p
 
 /* ---- sampling ---- */
 
-static double first_named(double option, double file, double otherwise)
+static double first_named(double option, double file)
 {
-    return option > 0 ? option : file >= 0 ? file : otherwise;
+    return option > 0 ? option : file >= 0 ? file : 1;
 }
 
 /* Notes the settings that the file decided. */
@@ -196,13 +196,13 @@ void sheaf__generation_config_sampling(sheaf__sampling *out, const sheaf__genera
     /* transformers' default of top_k applies only if the file has do_sample, not to flags of
      * sampling */
     const int64_t top_k = !requested && g->do_sample > 0 ? 50 : 0;
-    const double temperature = first_named(o->temperature, g->temperature, 1);
+    const double temperature = first_named(o->temperature, g->temperature);
     out->greedy = !sampled || temperature == 0;
     out->temperature = (float)temperature;
     out->top_k = o->top_k > 0 ? o->top_k : o->top_k < 0 ? 0 : g->top_k >= 0 ? g->top_k : top_k;
     /* 0 keeps the most probable one in transformers too; here it would skip the step */
-    const double top_p = first_named(o->top_p, g->top_p, 1);
+    const double top_p = first_named(o->top_p, g->top_p);
     out->top_p = top_p < FLT_MIN ? FLT_MIN : (float)top_p;
-    out->repetition_penalty = (float)first_named(o->repetition_penalty, g->repetition_penalty, 1);
+    out->repetition_penalty = (float)first_named(o->repetition_penalty, g->repetition_penalty);
     note(out, g, o, events);
 }

@@ -83,13 +83,12 @@ static const sheaf__key_lists encoder_keys = { .read =
 
 /* ---- small checks ---- */
 
-static void want_bool(sheaf_json_reader *r, const char *key, bool absent, bool wanted)
+static void want_bool(sheaf_json_reader *r, const char *key, bool wanted)
 {
-    const bool declared = sheaf__json_bool(r, key, absent);
+    const bool declared = sheaf__json_bool(r, key, true);
     if (r->st == NULL && declared != wanted)
         sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, key, "%s%s", wanted ? "true" : "false",
-                         absent == wanted ? ", or no such key"
-                                          : "; SAT takes an absent key as the opposite");
+                         wanted ? ", or no such key" : "; SAT takes an absent key as the opposite");
 }
 
 static void want_int(sheaf_json_reader *r, const char *key, int64_t wanted)
@@ -176,7 +175,7 @@ static void read_sizes(sheaf_json_reader *r, sheaf_config *c)
     c->rope.partial = 1;
     c->initializer_range = sheaf__json_real(r, "init_method_std", 0, 1e6, 0.02);
     sheaf__config_want_word(r, "layernorm_order", "pre");
-    want_bool(r, "use_bias", true, false);
+    want_bool(r, "use_bias", false);
 }
 
 /* is_decoder: one word for all layers, or a list of one for each. */
@@ -262,8 +261,8 @@ static void read_vit(sheaf_json_reader *all, sheaf_config *c, sheaf_text *unknow
         want_whole_heads(&r, v->hidden, v->heads);
     sheaf__config_want_word(&r, "model_class", "EVA2CLIPModel");
     sheaf__config_want_word(&r, "layernorm_order", "post");
-    want_bool(&r, "use_bias", true, true);
-    want_bool(&r, "use_final_layernorm", true, false);
+    want_bool(&r, "use_bias", true);
+    want_bool(&r, "use_final_layernorm", false);
     want_int(&r, "pre_len", 1);
     want_int(&r, "post_len", 0);
     read_image(&r, c);

@@ -348,7 +348,7 @@ sheaf__jvalue *sheaf__j_find(sheaf__jrun *r, sheaf__jtext name);
 void sheaf__j_define(sheaf__jrun *r, sheaf__jtext name, sheaf__jvalue value);
 sheaf__jarguments sheaf__j_arguments(sheaf__jrun *r, const sheaf__jnode *args);
 int64_t sheaf__j_int_argument(sheaf__j *j, const sheaf__jvalue *v, int64_t absent);
-bool sheaf__j_bool_argument(const sheaf__jvalue *v, bool absent);
+bool sheaf__j_bool_argument(const sheaf__jvalue *v); /* absent: false */
 sheaf__jtext sheaf__j_text_argument(sheaf__j *j, const sheaf__jvalue *v, sheaf__jtext absent);
 
 /* A call of a filter, a test, a method or a function. */

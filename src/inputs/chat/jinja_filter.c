@@ -145,16 +145,16 @@ static sheaf__jvalue keys_of(sheaf__j *j, sheaf__jvalue entry, const sheaf__jval
 static sheaf__jvalue f_sort(sheaf__jcall *c)
 {
     const sheaf__jlist items = sheaf__j_items(c->j, c->of);
-    const bool cased = sheaf__j_bool_argument(c->at[1], false);
+    const bool cased = sheaf__j_bool_argument(c->at[1]);
     sheaf__jvalue keys = sheaf__j_list(c->j);
     for (size_t i = 0; i < items.count; i++)
         sheaf__j_append(c->j, keys.u.list, keys_of(c->j, items.at[i], c->at[2], cased));
-    return sheaf__j_sort(c->j, &items, keys.u.list, sheaf__j_bool_argument(c->at[0], false));
+    return sheaf__j_sort(c->j, &items, keys.u.list, sheaf__j_bool_argument(c->at[0]));
 }
 
 static sheaf__jvalue f_dictsort(sheaf__jcall *c)
 {
-    const bool cased = sheaf__j_bool_argument(c->at[0], false);
+    const bool cased = sheaf__j_bool_argument(c->at[0]);
     const sheaf__jtext by = sheaf__j_text_argument(c->j, c->at[1], SHEAF__J_WORD("key"));
     sheaf__j_defined(c->j, c->of);
     const sheaf__jvalue pairs = f_items(c), which = sheaf__j_int(sheaf__j_is(by, "value"));
@@ -163,14 +163,14 @@ static sheaf__jvalue f_dictsort(sheaf__jcall *c)
         sheaf__j_raise(c->j, "You can only sort by either \"key\" or \"value\"");
     for (size_t i = 0; i < pairs.u.list->count; i++)
         sheaf__j_append(c->j, keys.u.list, key_of(c->j, pairs.u.list->at[i], &which, cased));
-    return sheaf__j_sort(c->j, pairs.u.list, keys.u.list, sheaf__j_bool_argument(c->at[2], false));
+    return sheaf__j_sort(c->j, pairs.u.list, keys.u.list, sheaf__j_bool_argument(c->at[2]));
 }
 
 /* min, max; how: 1 for max */
 static sheaf__jvalue f_least(sheaf__jcall *c)
 {
     const sheaf__jlist items = sheaf__j_items(c->j, c->of);
-    const bool cased = sheaf__j_bool_argument(c->at[0], false);
+    const bool cased = sheaf__j_bool_argument(c->at[0]);
     size_t best = 0;
     sheaf__jvalue best_key = sheaf__j_none();
     for (size_t i = 0; i < items.count; i++) {
@@ -188,7 +188,7 @@ static sheaf__jvalue f_least(sheaf__jcall *c)
 static sheaf__jvalue f_unique(sheaf__jcall *c)
 {
     const sheaf__jlist items = sheaf__j_items(c->j, c->of);
-    const bool cased = sheaf__j_bool_argument(c->at[0], false);
+    const bool cased = sheaf__j_bool_argument(c->at[0]);
     sheaf__jvalue out = sheaf__j_list(c->j), seen = sheaf__j_dict(c->j);
     for (size_t i = 0; i < items.count; i++) {
         const sheaf__jvalue key = key_of(c->j, items.at[i], c->at[1], cased);
@@ -276,7 +276,7 @@ static sheaf__jvalue f_select(sheaf__jcall *c)
 static sheaf__jvalue f_default(sheaf__jcall *c)
 {
     if (c->of.kind == SHEAF__J_UNDEFINED ||
-        (sheaf__j_bool_argument(c->at[1], false) && !sheaf__j_truth(c->of)))
+        (sheaf__j_bool_argument(c->at[1]) && !sheaf__j_truth(c->of)))
         return c->at[0] != NULL ? *c->at[0] : sheaf__j_text("", 0);
     return c->of;
 }

@@ -157,8 +157,8 @@ sheaf__jvalue sheaf__j_json(sheaf__jcall *c)
     sheaf__jbuffer b = { 0 };
     const sheaf__jvalue *indent = c->at[1];
     writer w = { .j = j, .b = &b, .item = SHEAF__J_WORD(", "), .key = SHEAF__J_WORD(": ") };
-    w.ascii = sheaf__j_bool_argument(c->at[0], false);
-    w.sort = sheaf__j_bool_argument(c->at[3], false);
+    w.ascii = sheaf__j_bool_argument(c->at[0]);
+    w.sort = sheaf__j_bool_argument(c->at[3]);
     if (indent != NULL && indent->kind != SHEAF__J_NONE) {
         static const char blanks[] = "                ";
         w.lines = true;

@@ -75,8 +75,8 @@ static sheaf__jvalue f_replace(sheaf__jcall *c)
 static sheaf__jvalue f_indent(sheaf__jcall *c)
 {
     const sheaf__jvalue *width = c->at[0];
-    const bool first = sheaf__j_bool_argument(c->at[1], false);
-    const bool blank = sheaf__j_bool_argument(c->at[2], false);
+    const bool first = sheaf__j_bool_argument(c->at[1]);
+    const bool blank = sheaf__j_bool_argument(c->at[2]);
     sheaf__jbuffer b = { 0 }, before = { 0 };
     if (width != NULL && width->kind == SHEAF__J_TEXT)
         sheaf__j_put(c->j, &before, width->u.text.at, width->u.text.size);

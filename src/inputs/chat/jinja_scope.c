@@ -123,9 +123,9 @@ int64_t sheaf__j_int_argument(sheaf__j *j, const sheaf__jvalue *v, int64_t absen
     return sheaf__j_whole(*v);
 }
 
-bool sheaf__j_bool_argument(const sheaf__jvalue *v, bool absent)
+bool sheaf__j_bool_argument(const sheaf__jvalue *v)
 {
-    return v == NULL ? absent : sheaf__j_truth(*v);
+    return v != NULL && sheaf__j_truth(*v);
 }
 
 sheaf__jtext sheaf__j_text_argument(sheaf__j *j, const sheaf__jvalue *v, sheaf__jtext absent)

@@ -208,7 +208,7 @@ static sheaf__jvalue m_splitlines(sheaf__jcall *c)
 {
     sheaf__jvalue out = sheaf__j_list(c->j);
     sheaf__jtext rest = c->of.u.text;
-    const bool keep = sheaf__j_bool_argument(c->at[0], false);
+    const bool keep = sheaf__j_bool_argument(c->at[0]);
     while (rest.size > 0) {
         size_t end;
         const sheaf__jtext line = sheaf__j_line(&rest, &end);
