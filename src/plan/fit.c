@@ -226,8 +226,10 @@ static sheaf_status *over_ranks(bool *fits, search *s, int64_t micro_batch, bool
     sheaf_status *st = NULL;
     if (apart) {
         st = ends_fit(fits, s, form[forms - 1], below ? 1 : micro_batch);
-        if (st != NULL || !*fits)
-            return st;
+        if (st == NULL && !*fits)
+            return NULL;
+        sheaf_status_free(st); /* what precedes it may fit */
+        st = NULL;
     }
     for (int tp = first; tp <= s->most && st == NULL; tp++) {
         if (apart && tp > first && tp < s->most && holds_as_much(s->q, tp))

@@ -88,6 +88,22 @@ proposed() {
 for memory in 24G 6G 4G; do
     check "what is proposed for $memory fits" proposed $memory
 done
+# least_found CONFIG FLAG...: with the memory of the number of ranks that needs least, the search finds it, and nothing elsewhere.
+least_found() {
+    local model=(--config "$configs/$1.json" --dtype bfloat16 --transport mpi "${@:2}") tp need least=0 with=0
+    for tp in 1 2 3 4 5 6 7 8; do
+        "$sheaf" plan "${model[@]}" --tp $tp --checkpointing --json >"$work/one" 2>/dev/null || return 1
+        need=$(($(json_number "$work/one" largest_rank) + $(json_number "$work/one" host) / tp))
+        [ $least -ne 0 ] && [ "$need" -ge $least ] || { least=$need with=$tp; }
+    done
+    "$sheaf" plan "${model[@]}" --memory $(((least + 1048575) >> 20)) --json >"$work/found" 2>&1
+    echo "$with ranks need $least: $(grep -o '"proposal":{[^}]*}' "$work/found")"
+    grep -q "\"fits\":true,\"proposal\":{\"tp\":$with,.*\"checkpointing\":true" "$work/found" && ! grep -q '"offload":"' "$work/found"
+}
+for of in "llama-3-8b --seq 2048 --lora-rank 16" "qwen3-8b --seq 512 --method full" "gemma-2b --seq 2048 --lora-rank 8"; do
+    # shellcheck disable=SC2086
+    check "what needs least is found: $of" least_found $of
+done
 runs "by tiles frozen weights are held once" 0 'fits: --tp 1 --checkpointing' plan --config "$configs/llama-3-8b.json" --dtype bfloat16 --sums tiles --seq 2048 --accumulate 16 --transport mpi --memory 16GiB
 runs "by pairs too" 0 'fits: --tp 1 --checkpointing' plan --config "$configs/llama-3-8b.json" --dtype bfloat16 --sums pairs --seq 2048 --accumulate 16 --transport mpi --memory 16GiB
 runs "smaller micro-batches before shorter rows" 0 'fits: --tp 8 --keep-activations attention --micro-batch 1 --accumulate 12' plan --config "$configs/llama-3-8b.json" --dtype bfloat16 --seq 2048 --micro-batch 6 --accumulate 2 --lora-rank 16 --sums pairs --transport mpi --memory 2600M
