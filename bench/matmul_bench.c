@@ -2,10 +2,11 @@
  * this core can do, and beside oneDNN and OpenBLAS?
  *
  *   build/bench/matmul_bench [--threads N] [--isa avx2|avx512|avx512bf16|amx]
- *                            [--sums pairs|tiles|mma8|mma16|groups] [--dtype f32|bf16|f16]
- *                            [--alone] [PART OF A NAME]
+ *                            [--sums pairs|tiles|mma8|mma16|groups|'tiles in groups']
+ *                            [--dtype f32|bf16|f16] [--alone] [PART OF A NAME]
  *   build/bench/matmul_bench --peak [--threads N] [--isa ...]
- *   build/bench/matmul_bench --quantised nf4|nf4-double|fp4|int4|int8|f8 [--threads N] [--isa ...]
+ *   build/bench/matmul_bench --quantised nf4|nf4-double|fp4|q4_1|int4|int8|f8
+ *                            [--threads N] [--isa ...]
  *                            [--sums ...] [--dtype ...] [PART OF A NAME]
  *
  * --peak prints one number: GFLOP/s of float32 fma that N threads reach at once, which may share a
@@ -393,7 +394,7 @@ static void print_machine(const machine *m)
 
 static sheaf_sums order_of(const char *name)
 {
-    sheaf_sums sums = SHEAF_SUMS_GROUPS;
+    sheaf_sums sums = SHEAF_SUMS_TILES_GROUPS;
     while (sums > SHEAF_SUMS_PAIRS && strcmp(name, sheaf__sums_text(sums)) != 0)
         sums--;
     return sums;

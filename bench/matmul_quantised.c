@@ -17,6 +17,7 @@ static const struct {
     { "nf4", { SHEAF__NF4, SHEAF__GROUPS_FLAT, 64, 0, false, false, SHEAF_BF16 } },
     { "nf4-double", { SHEAF__NF4, SHEAF__GROUPS_FLAT, 64, 0, false, true, SHEAF_BF16 } },
     { "fp4", { SHEAF__FP4, SHEAF__GROUPS_FLAT, 64, 0, false, false, SHEAF_BF16 } },
+    { "q4_1", { SHEAF__UINT4, SHEAF__GROUPS_OF_ROW, 32, 0, false, false, SHEAF_F32, true, true } },
     { "int4", { SHEAF__INT4, SHEAF__GROUPS_OF_ROW, 128, 0, true, false, SHEAF_F16 } },
     { "int8", { SHEAF__INT8, SHEAF__GROUPS_OF_ROW, 0, 0, false, false, SHEAF_F16 } },
     { "f8", { SHEAF__F8_E4M3, SHEAF__GROUPS_OF_ROW, 128, 0, false, false, SHEAF_BF16 } },
@@ -85,10 +86,12 @@ static sheaf__packed codes_of(sheaf__device *device, const sheaf__quant *q, shea
     const int64_t groups = sheaf__quant_groups(q, &box);
     uint8_t *codes = malloc((size_t)(n * k)), *zeros = malloc((size_t)(n * groups)),
             *scale_codes = malloc((size_t)(n * groups));
-    float *scales = malloc((size_t)(n * groups) * sizeof *scales),
+    float *scales = malloc((size_t)(2 * n * groups) * sizeof *scales),
           *nested = malloc((size_t)(sheaf__quant_nested(q, n * k) + 1) * sizeof *nested);
     for (int64_t i = 0; i < n * k; i++)
         codes[i] = (uint8_t)(any() & (sheaf__code_bits(q->codes) == 4 ? 15 : 0xbf));
+    for (int64_t i = n * groups; i < 2 * n * groups; i++)
+        scales[i] = 0.01f;
     for (int64_t i = 0; i < n * groups; i++) {
         scales[i] = 0.01f + (float)any() * 0x1p-30f;
         scale_codes[i] = (uint8_t)any();

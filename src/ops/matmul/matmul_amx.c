@@ -92,48 +92,17 @@ static inline bool has_minus_zero(vec x, vec y)
             _mm512_cmpeq_epi32_mask(_mm512_castps_si512(y), zero)) != 0;
 }
 
-/* By what the sums of a group of codes are multiplied, and what is added: of a row's halves. */
-typedef struct scales {
-    bool any, started, added;
-    vec scale[2], more[2];
-} scales;
-
-static inline __attribute__((always_inline)) scales scales_of(const mm_ending *left)
+static inline __attribute__((always_inline)) vec with_addends(const mm_ending *left, vec x,
+                                                              int64_t at, const int addends)
 {
-    scales s = { .any = left->scaled != NULL };
-    if (!s.any)
-        return s;
-    s.started = left->scaled->started;
-    s.added = left->scaled->added;
-    for (int i = 0; i < 2; i++) {
-        s.scale[i] = LOAD(left->scale + i * LANES);
-        s.more[i] = s.added ? LOAD(left->scale + MM_PANEL + i * LANES) : ZERO();
-    }
-    return s;
-}
-
-/* Half a row of one group's sums with those before. */
-static inline __attribute__((always_inline)) vec with_group(const mm_ending *left, const scales *s,
-                                                            vec x, int64_t r, const int half)
-{
-    x = _mm512_fmadd_ps(s->scale[half], x,
-                        s->started ? LOAD(left->addend[0] + r * MM_PANEL + half * LANES)
-                                   : SPLAT(-0.0f)); /* adding it changes nothing */
-    return s->added ? _mm512_fmadd_ps(s->more[half], WORD(left->sums + r * left->apart), x) : x;
-}
-
-static inline __attribute__((always_inline)) vec
-with_addends(const mm_ending *left, vec x, int64_t at, const int first, const int addends)
-{
-    for (int q = first; q < addends; q++)
+    for (int q = 0; q < addends; q++)
         x = ADD(LOAD(left->addend[q] + at), x);
     return x;
 }
 
-static inline __attribute__((always_inline)) void
-end_row(const ending *e, const scales *s, int64_t r, const int addends, const way way)
+static inline __attribute__((always_inline)) void end_row(const ending *e, int64_t r,
+                                                          const int addends, const way way)
 {
-    const int first = s->any && s->started; /* addend that is added here */
     const mm_ending *left = e->left;
     const bool half = left->half;
     const int64_t at = r * MM_PANEL;
@@ -142,12 +111,8 @@ end_row(const ending *e, const scales *s, int64_t r, const int addends, const wa
         x = chain_by_fma(&e->of, r, e->column);
         y = half ? x : chain_by_fma(&e->of, r, e->column + LANES);
     }
-    if (s->any) {
-        x = with_group(left, s, x, r, 0);
-        y = half ? x : with_group(left, s, y, r, 1);
-    }
-    x = with_addends(left, x, at, first, addends);
-    y = half ? x : with_addends(left, y, at + LANES, first, addends);
+    x = with_addends(left, x, at, addends);
+    y = half ? x : with_addends(left, y, at + LANES, addends);
     if (way == FINISHED) {
         finish_vector(left->finish, x, left->row + r, left->column, LANES);
         if (!half)
@@ -180,13 +145,12 @@ static inline __attribute__((always_inline)) void end_four(ending *e, const int 
                                                            const way way)
 {
     const int64_t r = e->left->done, rows = e->left->rows;
-    const scales s = scales_of(e->left);
     e->left->done = mm_min(r + 4, rows);
     if (r + 4 <= rows)
-        UNROLL for (int i = 0; i < 4; i++) end_row(e, &s, r + i, addends, way);
+        UNROLL for (int i = 0; i < 4; i++) end_row(e, r + i, addends, way);
     else
         for (int64_t i = r; i < rows; i++)
-            end_row(e, &s, i, addends, way);
+            end_row(e, i, addends, way);
 }
 
 static inline __attribute__((always_inline)) void end_way(ending *e, const way way)
@@ -239,6 +203,7 @@ typedef struct walk {
     int64_t lines;  /* to ask for every chunk */
     ending *before; /* of the chain before: `fours` times four rows every chunk */
     int64_t fours;
+    int chunks; /* of the chain */
 } walk;
 
 /* One pass: its part of the rows of A, and the panel. */
@@ -340,6 +305,139 @@ static inline __attribute__((always_inline)) void sums_1(float *c, const walk *w
     }
 }
 
+/* ---- codes in groups ---- */
+
+#define TILE_ROWS 16
+
+/* 16 rows and columns of a chain of groups, and what the unit has left of groups at hand. */
+typedef struct groups {
+    const chain *of;
+    int64_t row, column;
+    const float *scale[MM_PASSES]; /* and, a panel's row later, what is added */
+    float sum[2][TILE_ROWS * LANES] __attribute__((aligned(64)));
+} groups;
+
+/* Group p by the unit, into a tile of the odd ones or of the even ones. */
+static inline __attribute__((always_inline)) void multiply_group(groups *g, int p, const bool odd)
+{
+    const int64_t ld = g->of->band->words * 4; /* of A */
+    const part x = part_of(g->of, p);
+    const char *a = x.a + g->row * ld;
+    const uint32_t *b = x.b + g->column / MM_PANEL * x.panel + g->column % MM_PANEL,
+                   *end = b + x.steps * MM_PANEL;
+    g->scale[p] = (const float *)end;
+    if (odd)
+        _tile_zero(1);
+    else
+        _tile_zero(0);
+    for (; b < end; a += 64, b += CHUNK_STEPS * MM_PANEL)
+        if (odd) {
+            _tile_loadd(5, a, ld);
+            _tile_loadd(7, b, B_STRIDE);
+            _tile_dpbf16ps(1, 5, 7);
+        } else {
+            _tile_loadd(4, a, ld);
+            _tile_loadd(6, b, B_STRIDE);
+            _tile_dpbf16ps(0, 4, 6);
+        }
+}
+
+static inline __attribute__((always_inline)) void store_group(groups *g, const bool odd)
+{
+    if (odd)
+        _tile_stored(1, g->sum[1], LANES * 4);
+    else
+        _tile_stored(0, g->sum[0], LANES * 4);
+}
+
+static inline __attribute__((always_inline)) void add_group(vec sum[TILE_ROWS], const groups *g,
+                                                            int p, const bool odd, const int rows)
+{
+    const mm_band *band = g->of->band;
+    const mm_pass *pass = &band->pass[p];
+    const char *s = (const char *)band->a + (pass->sums + g->row * band->words) * 4;
+    const vec scale = LOAD(g->scale[p]);
+    UNROLL for (int r = 0; r < rows; r++) sum[r] =
+        _mm512_fmadd_ps(scale, LOAD(g->sum[odd] + r * LANES), sum[r]);
+    if (!pass->added)
+        return;
+    const vec more = LOAD(g->scale[p] + MM_PANEL);
+    UNROLL for (int r = 0; r < rows; r++) sum[r] =
+        _mm512_fmadd_ps(more, WORD(s + r * band->words * 4), sum[r]);
+}
+
+/* What the chain goes on from. The last row's is there for those that the band does not have. */
+static inline __attribute__((always_inline)) void begin_groups(vec sum[TILE_ROWS], const groups *g,
+                                                               const int rows)
+{
+    const mm_band *band = g->of->band;
+    const mm_pass *pass = &band->pass[g->of->begin];
+    const int64_t last = band->rows - 1 - g->row;
+    if (!pass->started) {
+        UNROLL for (int r = 0; r < rows; r++) sum[r] = SPLAT(-0.0f); /* adding it changes nothing */
+        return;
+    }
+    const float *before =
+        mm_sums_at(band, pass->addend[0], g->of->j + g->column / MM_PANEL * MM_PANEL) +
+        g->row * MM_PANEL + g->column % MM_PANEL;
+    UNROLL for (int r = 0; r < rows; r++) sum[r] = LOAD(before + mm_min(r, last) * MM_PANEL);
+}
+
+/* Sums of the first `rows` of 16 rows, from `row` of the band on, and of 16 columns, which stay in
+ * registers over a chain's groups. What the unit leaves of a group goes through the first-level
+ * cache, and waits there while the unit goes on. */
+static inline __attribute__((always_inline)) void
+sums_of_groups(float *c, const chain *of, int64_t row, int64_t column, const int rows)
+{
+    groups g;
+    g.of = of;
+    g.row = row;
+    g.column = column;
+    vec sum[TILE_ROWS];
+    begin_groups(sum, &g, rows);
+    multiply_group(&g, of->begin, false);
+    for (int p = of->begin; p < of->end; p += 2) {
+        if (p + 1 < of->end)
+            multiply_group(&g, p + 1, true);
+        if (p > of->begin)
+            add_group(sum, &g, p - 1, true, rows);
+        store_group(&g, false);
+        if (p + 2 < of->end)
+            multiply_group(&g, p + 2, false);
+        add_group(sum, &g, p, false, rows);
+        if (p + 1 < of->end)
+            store_group(&g, true);
+    }
+    if ((of->end - of->begin) % 2 == 0)
+        add_group(sum, &g, of->end - 1, true, rows);
+    UNROLL for (int r = 0; r < rows; r++) STORE(c + r * MM_PANEL, sum[r]);
+}
+
+static void groups_8(float *c, const chain *of, int64_t r0, int64_t column)
+{
+    sums_of_groups(c, of, r0, column, TILE_ROWS / 2);
+}
+
+static void groups_16(float *c, const chain *of, int64_t r0, int64_t column)
+{
+    sums_of_groups(c, of, r0, column, TILE_ROWS);
+}
+
+/* All of a tile's rows and `cols` columns: of each panel's sums where sums_1() and sums_2() have
+ * them. */
+static void run_groups(float *sum, const walk *w, int64_t cols)
+{
+    const int64_t rows = w->of.band->rows;
+    end_all(w->before);
+    for (int64_t j = 0; j < cols; j += LANES)
+        for (int64_t r = 0; r < rows; r += TILE_ROWS) {
+            float *c = sum + (r + j / MM_PANEL * TILE_ROWS) * MM_PANEL + j % MM_PANEL;
+            (rows - r > TILE_ROWS / 2 ? groups_16 : groups_8)(c, &w->of, r, j);
+            if (j == 0)
+                mm_ask(w->soon, w->lines * w->chunks);
+        }
+}
+
 /* ---- all panels of a band ---- */
 
 /* How the sums of a chain end in panel `next` of the tile; false if they have to go on by
@@ -351,17 +449,12 @@ static bool begin_end(ending *e, const chain *of, const float *sum, int64_t next
     const mm_finish *f = of->end == band->passes ? band->finish : NULL;
     const int64_t j = of->j + next * MM_PANEL, at = next * band->rows * MM_PANEL;
     mm_ending *left = e->left;
-    *e = (ending){ left, of->end - of->begin > 1, *of, next * MM_PANEL };
+    *e = (ending){ left, of->end - of->begin > 1 && !last->scaled, *of, next * MM_PANEL };
     *left = (mm_ending){ .sum = sum + next * 16 * MM_PANEL, .ld = MM_PANEL, .rows = band->rows };
-    if (last->scaled) {
-        const int64_t panel = j / MM_PANEL * mm_pass_words(last);
-        left->scaled = last;
-        left->scale = (const float *)(band->b[of->begin] + panel + last->steps * MM_PANEL);
-        left->sums = (const char *)band->a + last->sums * 4;
-        left->apart = band->words * 4;
-    }
-    /* The first addend of a chained pass is the sum that the unit went on from. */
-    for (int q = last == first ? 0 : 1; q < last->addends; q++)
+    /* The first addend of a chained pass is the sum that the unit went on from; a group's is in its
+     * sum. */
+    const int before = last->scaled ? last->started : last != first;
+    for (int q = before; q < last->addends; q++)
         left->addend[left->addends++] = mm_sums_at(band, last->addend[q], of->j) + at;
     if (f == NULL) {
         left->to = mm_sums_at(band, last->to, of->j) + at;
@@ -394,11 +487,18 @@ static void end_panel(ending *e, const chain *of, float *sum, int64_t next)
                  mm_min(MM_PANEL, band->cols - j));
 }
 
+/* Whether pass p goes on from the sums of the one before in one chain. */
+static bool goes_on(const mm_band *band, int p)
+{
+    const mm_pass *pass = &band->pass[p];
+    return pass->chained || (pass->scaled && pass->started && pass[-1].scaled);
+}
+
 /* The chain that begins with pass p. */
 static chain chain_at(const mm_band *band, int p, int64_t j)
 {
     chain of = { band, p, p + 1, j };
-    while (of.end < band->passes && band->pass[of.end].chained)
+    while (of.end < band->passes && goes_on(band, of.end))
         of.end++;
     return of;
 }
@@ -423,30 +523,30 @@ static void run_chain(walk *w, ending *e, float *sum, int64_t cols)
         ask_addend(band->finish, band->row0, band->col0 + w->of.j, band->rows, cols);
     const int fours = (left + 3) / 4;
     w->fours = chunks >= fours ? 1 : chunks == 0 ? 0 : (fours + chunks - 1) / chunks;
-    if (band->rows <= 16) {
-        if (cols > MM_PANEL)
-            sums_1(sum, w, true);
-        else
-            sums_1(sum, w, false);
-        end_panel(e, &w->of, sum, 0);
-        if (cols > MM_PANEL) {
-            end_all(e);
-            end_panel(e, &w->of, sum, 1);
-        }
-        return;
-    }
+    w->chunks = chunks;
     /* The sums of a slice's first block are what they are; the unit stores whole tiles. */
-    const bool whole = band->rows == MM_PANEL && cols > 16,
+    const bool low = band->rows <= 16, two = low && cols > MM_PANEL,
+               whole = band->rows == MM_PANEL && cols > 16,
                alone = pass->addends == 0 && !pass->scaled && w->of.end == w->of.begin + 1;
     if (whole && alone && (w->of.end < band->passes || band->finish == NULL)) {
         sums_2(mm_sums_at(band, pass->to, w->of.j), w, true);
         return;
     }
-    if (cols > 16)
+    if (pass->scaled)
+        run_groups(sum, w, cols);
+    else if (low && two)
+        sums_1(sum, w, true);
+    else if (low)
+        sums_1(sum, w, false);
+    else if (cols > 16)
         sums_2(sum, w, true);
     else
         sums_2(sum, w, false);
     end_panel(e, &w->of, sum, 0);
+    if (two) {
+        end_all(e);
+        end_panel(e, &w->of, sum, 1);
+    }
 }
 
 void mm_run_amx(const mm_band *band)
@@ -463,6 +563,6 @@ void mm_run_amx(const mm_band *band)
             w.of = chain_at(band, p, j);
             run_chain(&w, &e, band->stored, mm_min(tile, band->cols - j));
         }
-    if (e.chained || (is_left(&e) && band->ending->scaled != NULL))
+    if (e.chained)
         end_all(&e);
 }

@@ -140,11 +140,11 @@ void sheaf__mm_rows(uint32_t *rows, const mm_engine *engine, const sheaf__term *
         widen_row(rows + i * stride, (kb + 1) / 2);
 }
 
-/* The sum of `count` numbers by lanes (docs/contract.md, 1.3), the last of which get zeros. */
+/* The sum of `count` numbers, whole lanes, by lanes (docs/contract.md, 1.3), joined as
+ * sheaf__lanes_join() does. */
 static float sum_by_lanes(const uint16_t *x, int64_t count)
 {
     __m256 low = _mm256_setzero_ps(), high = low;
-    float lane[16];
     for (int64_t i = 0; i < count; i += 16) {
         const __m256i at = _mm256_loadu_si256((const __m256i *)(x + i)),
                       a = _mm256_cvtepu16_epi32(_mm256_castsi256_si128(at)),
@@ -152,28 +152,32 @@ static float sum_by_lanes(const uint16_t *x, int64_t count)
         low = _mm256_add_ps(low, _mm256_castsi256_ps(_mm256_slli_epi32(a, 16)));
         high = _mm256_add_ps(high, _mm256_castsi256_ps(_mm256_slli_epi32(b, 16)));
     }
-    _mm256_storeu_ps(lane, low);
-    _mm256_storeu_ps(lane + 8, high);
-    return sheaf__lanes_join(lane);
+    const __m256 eight = _mm256_add_ps(low, high);
+    const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1)),
+                 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    return sheaf__one_nan(_mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two))));
+}
+
+/* The same of any count, filled up with zeros, of which one comes every `apart`. */
+static float sum_of_apart(const uint16_t *a, int64_t apart, int64_t count)
+{
+    uint16_t x[MM_BLOCK] = { 0 };
+    for (int64_t c = 0; c < count; c++)
+        x[c] = a[c * apart];
+    return sum_by_lanes(x, count);
 }
 
 void sheaf__mm_row_sums(float *to, const sheaf__term *term, int64_t i0, int64_t i1, int64_t k0,
                         int64_t kb, int64_t stride)
 {
-    for (int64_t i = i0; i < i1; i++, to += stride)
-        for (int64_t k = k0, g = 0, n; k < k0 + kb; k += n, g++) {
-            uint16_t x[MM_BLOCK];
-            const uint16_t *a =
-                (const uint16_t *)term->a + (term->a_km ? k * term->lda + i : i * term->lda + k);
-            n = mm_min(mm_block(term, k, true), k0 + kb - k);
-            for (int64_t c = 0; term->a_km && c < n; c++)
-                x[c] = a[c * term->lda];
-            if (!term->a_km)
-                memcpy(x, a, (size_t)n * sizeof *x);
-            for (int64_t c = n; c % 16 != 0; c++)
-                x[c] = 0;
-            to[g] = sum_by_lanes(x, n);
-        }
+    const int64_t row = term->a_km ? 1 : term->lda, apart = term->a_km ? term->lda : 1;
+    for (int64_t k = k0, n; k < k0 + kb; k += n, to++) {
+        const uint16_t *a = (const uint16_t *)term->a + i0 * row + k * apart;
+        n = mm_min(mm_block(term, k, true), k0 + kb - k);
+        for (int64_t i = i0; i < i1; i++, a += row)
+            to[(i - i0) * stride] =
+                apart == 1 && n % 16 == 0 ? sum_by_lanes(a, n) : sum_of_apart(a, apart, n);
+    }
 }
 
 /* ---- B ----

@@ -213,10 +213,6 @@ typedef struct mm_ending {
     int way; /* the engine's own */
     int addends;
     bool half;                     /* 16 columns, not 32 */
-    const mm_pass *scaled;         /* or NULL; then: */
-    const float *scale;            /* [32], and what is added */
-    const char *sums;              /* the first row's sum of A's elements, */
-    int64_t apart;                 /* and bytes between rows' */
     const float *sum;              /* [rows][32] */
     const float *addend[MM_DEPTH]; /* of the same form */
     void *to;
