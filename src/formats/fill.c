@@ -55,7 +55,7 @@ sheaf_status *sheaf__fill_write(sheaf__fill_file *f, int64_t index, int64_t begi
     return NULL;
 }
 
-static sheaf_status *check_whole(const sheaf__fill_file *f)
+sheaf_status *sheaf__fill_check(const sheaf__fill_file *f)
 {
     for (int64_t i = 0; i < f->count; i++) {
         const sheaf__fill *t = &f->tensor[i];
@@ -74,7 +74,7 @@ static sheaf_status *check_whole(const sheaf__fill_file *f)
 sheaf_status *sheaf__fill_finish(sheaf__fill_file *f, sheaf_status *st)
 {
     if (f->file.path != NULL) {
-        TRY(st, check_whole(f));
+        TRY(st, sheaf__fill_check(f));
         TRY(st, sheaf__file_sync(&f->file));
         if (st != NULL)
             sheaf_status_free(sheaf__remove_tree(f->file.path));

@@ -34,7 +34,9 @@ sheaf_status *sheaf__check_range(const char *path, const char *name, int64_t beg
  * not overlap. */
 sheaf_status *sheaf__fill_write(sheaf__fill_file *f, int64_t index, int64_t begin, const void *src,
                                 int64_t bytes);
-/* sheaf__fill_finish - after `st` NULL: was each byte of each tensor written? Errors:
- * SHEAF_E_LAYOUT. Syncs and closes the file then; after a failure closes and removes it. Releases
- * `f`, of which there may be no file, and gives `st` back, or what failed. */
+/* sheaf__fill_check - was each byte of each tensor written? Errors: SHEAF_E_LAYOUT. */
+sheaf_status *sheaf__fill_check(const sheaf__fill_file *f);
+/* sheaf__fill_finish - after `st` NULL: that check. Syncs and closes the file then; after a failure
+ * closes and removes it. Releases `f`, of which there may be no file, and gives `st` back, or what
+ * failed. */
 sheaf_status *sheaf__fill_finish(sheaf__fill_file *f, sheaf_status *st);

@@ -6,7 +6,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
-#include "formats/gguf.h"
+#include "formats/gguf_write.h"
 
 /* ---- llama.cpp's verdicts ---- */
 
@@ -255,6 +255,23 @@ TEST(test_open__each_bad_tensor_is_heard_of)
     CHECK_FAILS(sheaf__gguf_open(&file, at("bad.gguf")), SHEAF_E_FORMAT, "tensor 'b': type");
     sheaf__text_release(&heard);
     sheaf__text_release(&text);
+}
+
+TEST(test_write__an_incomplete_tensor_is_refused)
+{
+    const sheaf__gguf_spec specs[] = { { "a", SHEAF__GGML_F32, 1, { 2 } },
+                                       { "b", SHEAF__GGML_F32, 1, { 2 } } };
+    const float two[2] = { 1, 2 };
+    for (int there = 0; there < 2; there++) {
+        sheaf__fill_file w;
+        CHECK_OK(sheaf__gguf_begin(&w, at("part.gguf"), &(sheaf__gguf_keys){ 0 }, specs, 2));
+        CHECK_OK(sheaf__fill_write(&w, 0, 0, two, sizeof two));
+        CHECK_OK(sheaf__fill_write(&w, 1, 0, two, there * 4));
+        CHECK_FAILS(sheaf__fill_finish(&w, NULL), SHEAF_E_LAYOUT,
+                    there == 0 ? "'b' was not written as a whole | 8 bytes, each once | 0 bytes"
+                               : "| 4 bytes");
+        assert_int_equal(sheaf__path_kind(at("part.gguf")), SHEAF_PATH_NONE);
+    }
 }
 
 TEST(test_alone__only_without_other_weights)

@@ -143,9 +143,10 @@ static sheaf_status *write_headers(sheaf_torch_writer *w)
 
 sheaf_status *sheaf__torch_finish(sheaf_torch_writer *w)
 {
+    sheaf_status *st = sheaf__fill_check(&w->file);
     for (int64_t i = 0; i < w->file.count; i++)
         w->entry[BEFORE + i].crc = sheaf__crc32_whole(w->parts[i], w->entry[BEFORE + i].bytes);
-    return end(w, write_headers(w));
+    return end(w, TRY(st, write_headers(w)));
 }
 
 void sheaf__torch_abandon(sheaf_torch_writer *w)

@@ -195,6 +195,7 @@ TEST(test_write__any_failing_call_leaves_no_file)
     sheaf_torch_writer *w = NULL; /* whose space reads as zeros, which are no weights */
     CHECK_OK(sheaf__torch_begin(&w, at("part.pt"), doc));
     CHECK_FAILS(sheaf__torch_finish(w), SHEAF_E_LAYOUT, "'archive/data/0' was not written");
+    assert_int_equal(sheaf__path_kind(at("part.pt")), SHEAF_PATH_NONE);
     sheaf__pickle_free(doc);
 }
 
