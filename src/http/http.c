@@ -57,6 +57,7 @@ typedef struct library {
     void *handle;
 #define MEMBER(member, function) __typeof__(&(function)) member;
     FUNCTIONS(MEMBER)
+#undef MEMBER
 } library;
 
 /* The request rate of an address. */
@@ -756,6 +757,8 @@ static sheaf_status *load(library *lib)
     } all[] = {
 #define ROW(member, function) { &lib->member, #function },
         FUNCTIONS(ROW)
+#undef ROW
+#undef FUNCTIONS
     };
     lib->handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
     for (size_t i = 0; i < sizeof all / sizeof *all && lib->handle != NULL; i++) {

@@ -219,7 +219,10 @@ static sheaf_status *add_tensor(combined *c, sheaf_source *from, const sheaf_sou
     const char *path;
     size_t length;
     part p = { 0 };
-    item *it = &c->item[sheaf__over_find(&c->over, e->name)];
+    const int64_t at = sheaf__over_find(&c->over, e->name);
+    if (at < 0) /* a source that names others than it did */
+        return refuse_tensor(e, "a tensor that was not listed");
+    item *it = &c->item[at];
     const sheaf_lora_part kind = sheaf__lora_part(&path, &length, e->name);
     const bool a = it->a = kind == SHEAF_PART_A || kind == SHEAF_PART_TABLE_A;
     if (kind == SHEAF_PART_COPY || (kind == SHEAF_PART_BIAS && o->bias == SHEAF_BIAS_NONE)) {

@@ -224,7 +224,8 @@ sheaf_status *sheaf__responses_request(json_t **out, const json_t *asked)
     sheaf_status *st = *out == NULL ? no_memory() : NULL;
     json_object_foreach((json_t *)asked, key, value)
     {
-        if (sheaf__is_listed(same, key, strlen(key)) && json_object_set(*out, key, value) != 0)
+        if (st == NULL && sheaf__is_listed(same, key, strlen(key)) &&
+            json_object_set(*out, key, value) != 0)
             st = no_memory();
     }
     TRY(st, read_input(*out, asked));

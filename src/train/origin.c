@@ -114,9 +114,11 @@ static sheaf_status *hash_file(char out[33], const char *path)
 static sheaf_status *hash_tokenizer(sheaf__origin *o, const sheaf__origin_from *from)
 {
     char beside[SHEAF_PATH_SIZE];
-    const char *path = sheaf__is_given(from->tokenizer)
-                           ? from->tokenizer
-                           : sheaf__path_in(beside, from->model, "tokenizer.model");
+    const bool own = sheaf__is_given(from->tokenizer);
+    if (!own && !sheaf__is_given(from->model))
+        return NULL;
+    const char *path =
+        own ? from->tokenizer : sheaf__path_in(beside, from->model, "tokenizer.model");
     return sheaf__path_kind(path) == SHEAF_PATH_FILE ? hash_file(o->tokenizer, path) : NULL;
 }
 
