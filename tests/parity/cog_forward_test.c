@@ -57,7 +57,7 @@ TEST(test_forward__stages_logits_and_loss)
         sheaf_safetensors *want = record_of(dir, "forward_fp32.safetensors");
         json_t *scalars = json_of(dir, "scalars.json");
         int64_t n;
-        const float *logits = values(want, "logits", &n);
+        const float *logits = values_of(want, "logits", &n);
         const char *model = in_dir(dir, "mp1");
         trial one = run_forward(model, NULL, in_dir(dir, "inputs.safetensors"), SHEAF_F32);
         compare(dir, one.logits, logits, n, 5e-5, 0);
@@ -74,7 +74,7 @@ TEST(test_forward__every_size_of_files)
     for (int m = 0; m < models; m++) {
         sheaf_safetensors *want = record_of(model_dir[m], "forward_fp32.safetensors");
         int64_t n;
-        const float *logits = values(want, "logits", &n);
+        const float *logits = values_of(want, "logits", &n);
         for (int ways = 2; ways <= 16; ways++) {
             const char *dir = in_dir(model_dir[m], textf("mp%d", ways));
             if (exists(in_dir(dir, "latest"))) {
@@ -105,7 +105,7 @@ TEST(test_forward__half_precision_files)
                 int64_t n;
                 sheaf_safetensors *file =
                     record_of(model_dir[m], "logits_from_bf16_weights_fp32_math.safetensors");
-                const float *want = values(file, "logits_sample0", &n);
+                const float *want = values_of(file, "logits_sample0", &n);
                 if (d == 0)
                     compare(dir, t.logits, want, n, 5e-5, 0);
                 release(&t);
@@ -136,7 +136,7 @@ TEST(test_lora__logits_from_an_adapter)
                                                 .src = adapter, .dst = peft, .to = "peft" }));
             sheaf_safetensors *file = record_of(model_dir[m], "lora_mp1_forward_fp32.safetensors");
             int64_t n;
-            const float *want = values(file, "logits", &n);
+            const float *want = values_of(file, "logits", &n);
             const char *model = in_dir(model_dir[m], "mp1");
             trial one =
                 run_forward(model, peft, in_dir(model_dir[m], "inputs.safetensors"), SHEAF_F32);
@@ -161,8 +161,8 @@ TEST(test_generation__greedy_tokens)
                       *embed = integer_rows(in, "image_embed_mask", &length),
                       *expert = integer_rows(in, "vision_expert_mask", &length),
                       *context = integer_rows(in, "context_length", &one);
-        float *pixels = values(in, "vision_image", &npixels),
-              *cross = values(in, "cross_image", &ncross);
+        float *pixels = values_of(in, "vision_image", &npixels),
+              *cross = values_of(in, "cross_image", &ncross);
         const int64_t rows = sheaf__safetensors_find(in, "input_ids")->shape[0];
         assert_true(rows <= 8 && length <= 256);
         int32_t id32[8][256], position32[8][256];

@@ -130,7 +130,7 @@ static void add_parts(made_tensors *made, const sheaf_safetensors *file, int lay
     const sheaf_safetensors_entry *e = sheaf__safetensors_find(file, from);
     assert_non_null(e);
     int64_t n, row = 0;
-    const float *all = values(file, from, &n);
+    const float *all = values_of(file, from, &n);
     for (int p = 0; p < 3; p++) {
         int64_t shape[2] = { wide * (p == 0 ? heads : kv), e->ndim == 2 ? e->shape[1] : 1 };
         made_add(made, textf("model.layers.%d.self_attn.%s_proj.%s", layer, parts[p], what),
@@ -202,7 +202,7 @@ TEST(test_names__both_programs_give_the_same_bytes)
             if (is) {
                 int64_t n;
                 sheaf_safetensors *want = record_of(model_dir[m], "text_only.safetensors");
-                const float *logits = values(want, "logits", &n);
+                const float *logits = values_of(want, "logits", &n);
                 assert_int_equal(n, a.positions * a.vocab);
                 compare(recorded, a.logits, logits, n, 5e-5, 0);
             }

@@ -58,7 +58,7 @@ static void check_forward(const char *dir, const char *config)
                       *out = record_of(dir, "fwd_outputs.safetensors");
     json_t *info = json_of(dir, "info.json");
     int64_t n, nmask;
-    const float *want = values(out, "logits", &n);
+    const float *want = values_of(out, "logits", &n);
     const int64_t *mask = mask_of(in, &nmask);
     forward one =
         forward_at(in_dir(dir, "hf"), config, NULL, in_dir(dir, "fwd_inputs.safetensors"), 1);
@@ -105,7 +105,7 @@ static void test_long_forward__last_positions(void **state)
         sheaf_safetensors *r = record_of(model_dir[i], "long_forward.safetensors");
         int64_t n, nlogits;
         const int64_t *ids = integer_rows(r, "input_ids", &n);
-        const float *want = values(r, "logits_last8", &nlogits);
+        const float *want = values_of(r, "logits_last8", &nlogits);
         const char *data = rows_file("long.safetensors", ids, ids, NULL, 1, n);
         for (int ranks = 1; ranks <= 3; ranks += 2) {
             forward f = forward_at(in_dir(model_dir[i], "hf"), NULL, NULL, data, ranks);
@@ -121,7 +121,7 @@ static void check_logits(const char *dir, const char *adapter, const sheaf_safet
                          const char *name, int most_ranks)
 {
     int64_t n, nmask;
-    const float *want = values(recorded, name, &n);
+    const float *want = values_of(recorded, name, &n);
     const int64_t *mask = mask_of(record_of(dir, "fwd_inputs.safetensors"), &nmask);
     for (int ranks = 1; ranks <= most_ranks; ranks += 2) {
         forward f = forward_at(in_dir(dir, "hf"), NULL, adapter,
@@ -302,7 +302,7 @@ static void compare_sample(sheaf_source *got, const sheaf_safetensors *like,
     qsort(names, (size_t)count, sizeof *names, by_name);
     for (size_t w = 0; w < ARRAY_LEN(what); w++) {
         int64_t n, row = 0;
-        const float *x = values(want, what[w], &n);
+        const float *x = values_of(want, what[w], &n);
         for (int64_t i = 0; i < count; i++) {
             const sheaf_safetensors_entry *e = sheaf__safetensors_find(like, names[i]);
             const char *name = textf("%s/%s", what[w], names[i]);
@@ -467,7 +467,7 @@ static void test_ropes__logits_at_both_lengths(void **state)
         for (int64_t length = 12; length <= 40; length += 28) {
             const char *name = textf("%s.%d", types[t], (int)length),
                        *data = rows_file("rope.safetensors", ids, ids, NULL, 1, length);
-            const float *want = values(r, name, &n);
+            const float *want = values_of(r, name, &n);
             forward f = forward_of(in_dir(dir, "hf"), in_dir(dir, textf("%s.json", types[t])), NULL,
                                    data, 1, length);
             compare(name, f.logits + (length - 4) * f.vocab, want, n, 2e-5, 0);

@@ -132,8 +132,8 @@ static void check_forward(const char *dir, const char *batch)
     const char *path = in_dir(dir, file_of(batch, ".safetensors"));
     sheaf_safetensors *want = record_of(dir, file_of(batch, ".safetensors"));
     int64_t n, one_loss;
-    const float *logits = values(want, "logits", &n), *loss = values(want, "loss", &one_loss);
-    assert_true(logits != NULL && one_loss == 1);
+    const float *logits = values_of(want, "logits", &n), *loss = values_of(want, "loss", &one_loss);
+    assert_int_equal(one_loss, 1);
     trial one = run_forward(dir, NULL, path, SHEAF_F32);
     compare(path, one.logits, logits, n, 1e-5, 1e-4);
     CHECK_NEAR(path, one.loss, (double)loss[0], 1e-5 + 1e-4 * (double)loss[0]);

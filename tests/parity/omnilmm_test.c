@@ -52,7 +52,8 @@ static void check_forward(const char *dir, const char *name)
 {
     sheaf_safetensors *want = record_of(dir, name);
     int64_t n, one_number;
-    const float *logits = values(want, "logits", &n), *loss = values(want, "loss", &one_number);
+    const float *logits = values_of(want, "logits", &n),
+                *loss = values_of(want, "loss", &one_number);
     trial one = run_forward(dir, NULL, in_dir(dir, name), SHEAF_F32);
     compare(dir, one.logits, logits, n, 1e-5, 1e-4);
     CHECK_NEAR(dir, one.loss, *loss, 1e-5);
@@ -142,8 +143,8 @@ TEST(test_images__all_of_a_row_count)
         const sheaf_safetensors *in = record_of(model_dir[m], inputs[1]);
         const int64_t h = c->hidden, q = c->resampler.queries;
         int64_t n, features;
-        const float *pixels = values(in, "images", &n),
-                    *want = values(in, "image_features", &features);
+        const float *pixels = values_of(in, "images", &n),
+                    *want = values_of(in, "image_features", &features);
         assert_int_equal(features, 2 * q * h);
         const char *path = write_row("two.safetensors", c, 2, pixels);
         trial two = run(model_dir[m], NULL, path, 1, SHEAF_F32, false),
@@ -253,7 +254,7 @@ static void check_run(const char *dir, const char *name, int ranks)
     /* After the last step: with the trained adapter, as it was written. */
     const sheaf_safetensors *last = record_of(run_dir, "end_logits.safetensors");
     int64_t n;
-    const float *logits = values(last, last->header.entry[0].name, &n);
+    const float *logits = values_of(last, last->header.entry[0].name, &n);
     trial ours = run(dir, trained, o.data, 2, SHEAF_F32, false),
           theirs = run(dir, end, o.data, 1, SHEAF_F32, false);
     compare(name, ours.logits, logits, n, 1e-3, 1e-3);

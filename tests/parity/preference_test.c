@@ -187,7 +187,7 @@ static const char *with_pictures(const char *dir, int64_t micros)
         char own[] = "0.png";
         int64_t rows, cols, count;
         const int64_t *grid = tensor_of(file, b, "image_grid_thw", &rows, &cols);
-        const float *all = values(file, in_batch(b, "pixel_values"), &count), *patch = all;
+        const float *all = values_of(file, in_batch(b, "pixel_values"), &count), *patch = all;
         for (int64_t i = 0; i < rows / 2; i++) {
             path = strstr(path, "../../../");
             assert_non_null(path);
@@ -244,7 +244,7 @@ static void put_micro(sheaf_text *to, const json_t *log, const sheaf_safetensors
                   *prompt = tensor_of(file, micro, "prompt_ids", &rows, &prompt_cols),
                   *mask = tensor_of(file, micro, "prompt_mask", &rows, &prompt_cols);
     const char *name = textf("batch%" PRId64 ".advantages", micro);
-    const float *advantage = values(file, name, &n);
+    const float *advantage = values_of(file, name, &n);
     const json_t *of = json_array_get(json_object_get(log, "completions"), batch),
                  *rewards = json_array_get(json_object_get(log, "rewards"), batch);
     for (int64_t r = 0; r < rows; r++) {
@@ -407,7 +407,7 @@ static const char *double_start(const course *c)
         const bool a = strstr(e->name, ".lora_A.") != NULL;
         const int64_t rows = e->shape[0], cols = e->shape[1];
         int64_t n;
-        const float *x = values(file, e->name, &n);
+        const float *x = values_of(file, e->name, &n);
         float *twice = room((size_t)(2 * n) * sizeof *twice);
         for (int64_t k = 0; k < 2 * n; k++) {
             const int64_t row = k / (2 * cols), col = k % (2 * cols);

@@ -27,7 +27,8 @@ TEST(test_videos__logits_loss_and_gradient)
                    *inputs = in_dir(dir, "videos.safetensors");
         const sheaf_safetensors *want = record_of(dir, "videos_outputs.safetensors");
         int64_t n, one_loss;
-        const float *logits = values(want, "logits", &n), *loss = values(want, "loss", &one_loss);
+        const float *logits = values_of(want, "logits", &n),
+                    *loss = values_of(want, "loss", &one_loss);
         trial one = run_forward(hf, NULL, inputs, SHEAF_F32),
               back = run_backward(hf, NULL, inputs, ranks_to_try, ARRAY_LEN(ranks_to_try));
         compare(dir, one.logits, logits, n, 2e-5, 1e-4);

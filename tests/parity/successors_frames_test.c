@@ -182,9 +182,7 @@ static void compare_stage(const trial *t, const char *ours, const sheaf_safetens
                           const char *theirs)
 {
     int64_t n;
-    const float *x = values(want, theirs, &n);
-    if (x == NULL)
-        fail_msg("no %s", theirs);
+    const float *x = values_of(want, theirs, &n);
     compare(theirs, stage_of(t, ours, n), x, n, 2e-5, 1e-4);
 }
 
@@ -194,9 +192,9 @@ static void check_video(const char *dir, const char *hf, const json_t *info)
                       *frames = record_of(dir, "video_inputs.safetensors");
     const char *path = make_rows(dir, info, length_of(frames), -1, false);
     int64_t n, one_loss;
-    const float *logits = values(want, "video.logits", &n),
-                *loss = values(want, "video.loss", &one_loss);
-    assert_true(logits != NULL && one_loss == 1);
+    const float *logits = values_of(want, "video.logits", &n),
+                *loss = values_of(want, "video.loss", &one_loss);
+    assert_int_equal(one_loss, 1);
     trial one = run_forward(hf, NULL, path, SHEAF_F32);
     compare(dir, one.logits, logits, n, 2e-5, 1e-4);
     CHECK_NEAR(dir, one.loss, (double)loss[0], 1e-5);
@@ -236,7 +234,7 @@ static void check_neighbours(const char *dir, const char *hf, const json_t *info
     CHECK_BYTES("the picture", c.logits, b.logits + row, row * sizeof(float));
     sheaf_safetensors *want = record_of(dir, "outputs.safetensors");
     int64_t n;
-    const float *logits = values(want, "logits", &n);
+    const float *logits = values_of(want, "logits", &n);
     compare("the picture, as alone", c.logits, logits + with_picture(dir) * (int64_t)row,
             (int64_t)row, 2e-5, 1e-4);
     release(&a);
@@ -276,7 +274,7 @@ static sheaf_status *resample(void *self, sheaf__model *model)
     const int64_t patch = config->vit.patch, width = config->vit.hidden, hidden = config->hidden;
     int64_t cols, n, images = 0, patches = 0;
     const int64_t *size = integer_rows(file, "tgt_sizes", &cols);
-    float *x = values(file, "x", &n);
+    float *x = values_of(file, "x", &n);
     const int64_t padded = sheaf__safetensors_find(file, "x")->shape[1];
     sheaf__picture picture[16] = { { .row = 0 } };
     for (size_t g = 0; g < json_array_size(a->groups); g++) {
@@ -333,7 +331,7 @@ static void check_resampler(const char *dir, const json_t *info)
     const sheaf_safetensors *file = record_of(dir, "resampler_only.safetensors");
     const float *first = NULL;
     int64_t n;
-    const float *want = values(file, "batch", &n);
+    const float *want = values_of(file, "batch", &n);
     const int64_t groups = sheaf__safetensors_find(file, "batch")->shape[0];
     for (int ranks = 1; ranks <= 3; ranks++) {
         alone a = { .dir = dir,

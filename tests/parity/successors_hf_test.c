@@ -65,8 +65,8 @@ static void check_forward(const char *dir, const char *hf)
     int64_t n, one_loss, *mask = integers(in, "attention_mask");
     const sheaf_safetensors_entry *ids = sheaf__safetensors_find(in, "input_ids");
     const int64_t positions = ids->shape[0] * ids->shape[1];
-    const float *logits = values(want, "logits", &n), *loss = values(want, "loss", &one_loss);
-    assert_true(logits != NULL && one_loss == 1);
+    const float *logits = values_of(want, "logits", &n), *loss = values_of(want, "loss", &one_loss);
+    assert_int_equal(one_loss, 1);
     trial one = run_forward(hf, NULL, inputs, SHEAF_F32);
     compare_rows(dir, one.logits, logits, n, mask, positions);
     CHECK_NEAR(dir, one.loss, (double)loss[0], 1e-5);
@@ -292,7 +292,7 @@ static void add_grids(made_tensors *t, const char *dir, const int64_t *number, i
 {
     sheaf_safetensors *inputs = record_of(dir, "inputs.safetensors");
     int64_t n, three, patches = 0, grids[64][3];
-    const float *all = values(inputs, "pixel_values", &n);
+    const float *all = values_of(inputs, "pixel_values", &n);
     float *some = room((size_t)count * (size_t)n * sizeof *some);
     const int64_t *grid = integer_rows(inputs, "image_grid_thw", &three);
     const int64_t width = sheaf__safetensors_find(inputs, "pixel_values")->shape[1];
@@ -417,7 +417,7 @@ static void check_adapted(const char *dir, const char *lora, const batches *b)
     const int64_t rows = ids->shape[0], length = ids->shape[1],
                   *mask = masked == NULL ? NULL : integers(in, masked->name);
     int64_t n;
-    const float *logits = values(record_of(lora, "logits_final.safetensors"), "logits", &n);
+    const float *logits = values_of(record_of(lora, "logits_final.safetensors"), "logits", &n);
     for (size_t r = 0; r <= ARRAY_LEN(few_ranks); r++) {
         const bool last = r == ARRAY_LEN(few_ranks);
         trial t = run(last ? merged : in_dir(dir, "hf"), last ? NULL : final, data,

@@ -364,7 +364,7 @@ static void check_picture(const sheaf_safetensors *want, const char *path, int k
     const size_t size = (size_t)(tower->width * tower->height * 3);
     const char *pixels = textf("picture%d%s_pixels", k, which);
     uint8_t *resized = room(size);
-    float *x = values(want, pixels, &n), *y = room(size * sizeof *y);
+    float *x = values_of(want, pixels, &n), *y = room(size * sizeof *y);
     check_bytes(want, textf("picture%d_u8_hwc", k), image.pixels,
                 (size_t)(image.width * image.height * 3));
     CHECK_OK(sheaf_image_resize(resized, &image, tower->width, tower->height));

@@ -63,7 +63,7 @@ static inline void compare_state(sheaf_source *state, const sheaf_safetensors *w
         if (state->find(state, name) == NULL)
             fail_msg("'%s' is missing", name);
         int64_t n;
-        const float *x = values(want, e->name, &n);
+        const float *x = values_of(want, e->name, &n);
         const int64_t cols = e->ndim == 2 ? e->shape[1] : 1;
         float *y = room((size_t)n * sizeof *y);
         CHECK_OK(state->read(state, name, 0, n / cols, 0, cols, y));

@@ -41,6 +41,14 @@ static inline float *values(const sheaf_safetensors *file, const char *name, int
     return x;
 }
 
+/* The same of one that must be there. */
+static inline float *values_of(const sheaf_safetensors *file, const char *name, int64_t *n)
+{
+    if (sheaf__safetensors_find(file, name) == NULL)
+        fail_msg("no recorded '%s'", name);
+    return values(file, name, n);
+}
+
 /* The numbers of a recorded integer tensor, I64, I32 or I8, row by row; cols: out, of a row, 1
  * where it has one axis. */
 static inline int64_t *integer_rows(const sheaf_safetensors *file, const char *name, int64_t *cols)
@@ -403,7 +411,7 @@ static inline int64_t compare_gradients(const trial *t, const sheaf_safetensors 
         if (i < 0)
             fail_msg("%s: no gradient of it", name);
         int64_t n;
-        const float *x = values(want, name, &n);
+        const float *x = values_of(want, name, &n);
         assert_true(n == t->numel[i] || (strchr(name, '[') != NULL && n < t->numel[i]));
         compare(name, t->grad[i], x, n, by.absolute + by.largest * largest_of(x, n), by.relative);
         compared++;
