@@ -15,16 +15,32 @@ static inline void print_findings(const sheaf_catalog *c)
     }
 }
 
-/* The first finding of this code and severity (-1: any) of which a text holds `part`; NULL. */
+/* Does a text of the finding hold the `size` characters at `part`, or, after a '=', is it them? */
+static inline bool finding_holds(const sheaf_finding *f, const char *part, size_t size)
+{
+    const char *const text[] = { f->path, f->tensor, f->found, f->expected, f->cure };
+    const bool whole = size > 0 && part[0] == '=';
+    const char *wanted = textf("%.*s", (int)(size - whole), part + whole);
+    for (size_t i = 0; i < ARRAY_LEN(text); i++)
+        if (whole ? strcmp(text[i], wanted) == 0 : strstr(text[i], wanted) != NULL)
+            return true;
+    return false;
+}
+
+/* The first finding of this code and severity (-1: any) whose texts hold all of `parts`, which are
+ * "part | part | ..."; "=part": a text that is this. NULL: none. */
 static inline const sheaf_finding *finding(const sheaf_catalog *c, int severity, const char *code,
-                                           const char *part)
+                                           const char *parts)
 {
     for (int64_t i = 0; i < c->nfindings; i++) {
         const sheaf_finding *f = &c->finding[i];
-        if ((severity < 0 || (int)f->severity == severity) && strcmp(f->code, code) == 0 &&
-            (strstr(f->path, part) != NULL || strstr(f->tensor, part) != NULL ||
-             strstr(f->found, part) != NULL || strstr(f->expected, part) != NULL ||
-             strstr(f->cure, part) != NULL))
+        bool is = (severity < 0 || (int)f->severity == severity) && strcmp(f->code, code) == 0;
+        for (const char *part = parts, *end; is && part != NULL; part = end) {
+            end = strstr(part, " | ");
+            is = finding_holds(f, part, end == NULL ? strlen(part) : (size_t)(end - part));
+            end = end == NULL ? NULL : end + 3;
+        }
+        if (is)
             return f;
     }
     return NULL;
@@ -83,7 +99,7 @@ static inline void want_defects(const sheaf_catalog *c, int64_t n)
 }
 
 /* Fails unless there are as many defects (-1: one at least) and a finding of this code (NULL: any)
- * of which a text holds `part`. */
+ * whose texts hold `part` (finding()). */
 static inline void want_says(const sheaf_catalog *c, int64_t defects, const char *code,
                              const char *part)
 {
@@ -97,5 +113,14 @@ static inline void want_says(const sheaf_catalog *c, int64_t defects, const char
 static inline void want_found(sheaf_catalog *c, int64_t defects, const char *code, const char *part)
 {
     want_says(c, defects, code, part);
+    sheaf__catalog_free(c);
+}
+
+/* The same of a finding that is a defect. */
+static inline void want_defect(sheaf_catalog *c, int64_t defects, const char *code,
+                               const char *part)
+{
+    want_defects(c, defects >= 0 ? defects : sheaf__catalog_defects(c));
+    CHECK_FINDING(c, SHEAF_DEFECT, code, part);
     sheaf__catalog_free(c);
 }

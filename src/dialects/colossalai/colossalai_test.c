@@ -84,11 +84,10 @@ TEST(test_colossalai__rows_that_were_lost_are_named)
         make_save(dir, one_file, lost[i].vocab, 0, lost[i].rows, 1);
         sheaf_catalog *c = look(dir, NULL);
         for (int t = 0; t < 2; t++) {
-            CHECK_FINDING(c, SHEAF_DEFECT, "missing", lost[i].said);
-            const sheaf_finding *f =
-                finding(c, SHEAF_DEFECT, "missing",
-                        t == 0 ? "lm_head.weight" : "model.embed_tokens.weight");
-            assert_true(f != NULL && strstr(f->found, lost[i].said) != NULL);
+            const char *what = textf(
+                "=%s | %s", t == 0 ? "lm_head.weight" : "model.embed_tokens.weight", lost[i].said);
+            CHECK_FINDING(c, SHEAF_DEFECT, "missing", what);
+            const sheaf_finding *f = finding(c, SHEAF_DEFECT, "missing", what);
             assert_int_equal(strstr(f->cure, "sheaf convert") != NULL, lost[i].ways > 0);
         }
         sheaf__catalog_free(c);
@@ -129,10 +128,8 @@ TEST(test_colossalai__the_other_ranks_complete_a_table)
     check_whole(c, 1000);
     /* rank 1 is not there; the last is known by its padding */
     c = look(at("base"), ALSO(at("ranks/tp_rank_02.safetensors"), at("last")));
-    want_says(c, -1, "inferred", "");
-    assert_non_null(strstr(finding(c, -1, "missing", "lm_head.weight")->found,
-                           "rank 1 of 4 with rows 256..511"));
-    sheaf__catalog_free(c);
+    CHECK_FINDING(c, SHEAF_NOTE, "inferred", "");
+    want_defect(c, -1, "missing", "=lm_head.weight | rank 1 of 4 with rows 256..511");
 }
 
 /* 192 rows are a third of 553 with padding, and a quarter too: the names of the others say it. */
@@ -168,9 +165,9 @@ TEST(test_colossalai__a_part_of_another_save_is_refused)
     make_save(at("one"), one_file, 511, 0, 256, 1);
     make_rank(at("two"), 1, 511, 256, 256, 2);
     make_rank(at("three"), 1, 511, 256, 256, 1);
-    want_found(look(at("one"), ALSO(at("two"))), -1, "stale", "model.norm.weight");
+    want_found(look(at("one"), ALSO(at("two"))), -1, "stale", "=model.norm.weight");
     sheaf_catalog *c = look(at("one"), ALSO(at("three"), at("three")));
-    CHECK_FINDING(c, -1, "duplicate", "");
+    CHECK_FINDING(c, SHEAF_DEFECT, "duplicate", "");
     sheaf__catalog_free(c);
 }
 
@@ -225,7 +222,7 @@ TEST(test_colossalai__ranks_are_joined_as_the_schema_cuts)
         const sheaf_logical *t = sheaf__catalog_find(c, whole[i].name);
         if (whole[i].rows == 0) {
             assert_null(t);
-            CHECK_FINDING(c, -1, "unsupported", whole[i].name);
+            CHECK_FINDING(c, -1, "unsupported", textf("=%s", whole[i].name));
         } else if (t == NULL || t->entry.shape[0] != whole[i].rows ||
                    (whole[i].cols > 0 && t->entry.shape[1] != whole[i].cols))
             fail_msg("%s", whole[i].name);
@@ -293,14 +290,12 @@ TEST(test_colossalai__parts_hold_the_same_tensors_in_one_size)
         }
         sheaf_catalog *c = look(at("uneven"), NULL);
         const char *code = harm < 3 ? "missing" : harm == 3 ? "shape" : "conflict";
-        const sheaf_finding *f =
-            finding(c, harm == 3 ? SHEAF_WARNING : SHEAF_DEFECT, code, names[1]);
-        if (f == NULL)
-            fail_msg("harm %d: not reported", harm);
-        assert_non_null(strstr(f->path, textf("/tp_rank_0%d.safetensors", harm < 3    ? harm
-                                                                          : harm == 3 ? 1
-                                                                                      : 0)));
-        assert_true(harm != 3 || strstr(f->found, "2 rows in the part of rank 0, 4 in") != NULL);
+        CHECK_FINDING(c, harm == 3 ? SHEAF_WARNING : SHEAF_DEFECT, code,
+                      textf("=%s | /tp_rank_0%d.safetensors%s", names[1],
+                            harm < 3    ? harm
+                            : harm == 3 ? 1
+                                        : 0,
+                            harm == 3 ? " | 2 rows in the part of rank 0, 4 in" : ""));
         assert_null(finding(c, -1, code, names[0]));
         sheaf__catalog_free(c);
     }
@@ -328,13 +323,13 @@ TEST(test_colossalai__padding_is_cut_off)
 {
     make_save(at("padded"), one_file, 511, 0, 512, 1);
     sheaf_catalog *c = look(at("padded"), NULL);
-    CHECK_FINDING(c, -1, "padded", "lm_head.weight");
+    CHECK_FINDING(c, SHEAF_WARNING, "padded", "=lm_head.weight");
     assert_int_equal(c->vocab, 511);
     assert_int_equal(c->padded_vocab, 512);
     check_whole(c, 511);
     make_save(at("more"), one_file, 511, 0, 513, 1);
     c = look(at("more"), NULL);
-    CHECK_FINDING(c, -1, "shape", "lm_head.weight");
+    CHECK_FINDING(c, SHEAF_DEFECT, "shape", "=lm_head.weight");
     sheaf__catalog_free(c);
 }
 
@@ -407,7 +402,8 @@ static void look_around(golden_set *set, const char *folder)
             moments = moments || c->tensor[k].kind == SHEAF_MOMENT;
         }
         if (moments) {
-            want_says(c, 0, "inferred", "");
+            CHECK_FINDING(c, SHEAF_NOTE, "inferred", "");
+            want_defects(c, 0);
             assert_true(c->step > 0);
             for (int64_t k = 0; k < c->count; k++) /* none is left with a number for a name */
                 assert_true(strstr(c->tensor[k].entry.name, "weight") != NULL ||
