@@ -429,6 +429,10 @@ TEST(test_check__bad_records_are_all_named)
                                  "/bad/4.jpg: ", "/bad/.5.png: expected an answer" };
     for (size_t i = 0; i < ARRAY_LEN(part); i++)
         CHECK_FAILS(open_with(&data, at("bad"), &config, 0), SHEAF_E_DATA, part[i]);
+    for (int i = 100; i < 130; i++) /* twenty are listed */
+        put(at_format("bad/%d.png", i), "no picture");
+    CHECK_FAILS(open_with(&data, at("bad"), &config, 0), SHEAF_E_DATA, "34 of 35 records are bad");
+    CHECK_FAILS(open_with(&data, at("bad"), &config, 0), SHEAF_E_DATA, "and 14 more");
     mkdir(at("alone"), 0777);
     put(at("alone/x.png"), "this is text");
     put(at("alone.jsonl"),

@@ -3,6 +3,7 @@
 #include "library/structs.h"
 #include "sheaf/sheaf.h"
 #include "tests/files.h"
+#include "tests/golden.h"
 
 static void make_model(const char *dst, uint64_t seed)
 {
@@ -131,6 +132,59 @@ TEST(test_weights__a_config_may_lie_elsewhere)
 }
 
 /* ---- whole checkpoints ---- */
+
+static void count_differences(void *context, const sheaf_diff_item *item)
+{
+    *(int64_t *)context += item->kind == SHEAF_DIFF_VALUES;
+}
+
+TEST(test_merge__reports_the_differences_that_diff_tells)
+{
+    const char *base = golden("llama/tiny_llama/hf"),
+               *adapter = golden("llama/tiny_llama/lora/adapter_final");
+    sheaf_weights_merge_options how = { .size = sizeof how,
+                                        .base = base,
+                                        .adapters = &adapter,
+                                        .nadapters = 1,
+                                        .dst = at("merged"),
+                                        .threads = 1 };
+    sheaf_weights_merge_report merged = { .size = sizeof merged };
+    CHECK_OK(sheaf_weights_merge(&merged, &how));
+    assert_true(merged.adapted > 0 && merged.changed == merged.adapted + merged.replaced &&
+                merged.rows_checked >= merged.tensors && merged.elements_changed > 0);
+    int64_t told = 0;
+    sheaf_weights_diff_options listening = { .size = sizeof listening,
+                                             .on_item = count_differences,
+                                             .context = &told };
+    sheaf_weights_diff_report report = { .size = sizeof report };
+    CHECK_OK(sheaf_weights_diff(&report, base, how.dst, &listening));
+    assert_int_equal(report.tensors, merged.tensors);
+    assert_int_equal(report.different, merged.changed);
+    assert_int_equal(told, report.different);
+    assert_true(!report.same && report.largest > 0);
+}
+
+TEST(test_convert__parts_and_back_are_the_same_of_one_step)
+{
+    sheaf_weights_convert_options how = { .size = sizeof how,
+                                          .src = golden("cogagent/mp1"),
+                                          .dst = at("parts"),
+                                          .to = "sat",
+                                          .tp = 2,
+                                          .threads = 1 };
+    sheaf_weights_convert_report converted = { .size = sizeof converted };
+    CHECK_OK(sheaf_weights_convert(&converted, &how));
+    assert_true(converted.step == 1 && converted.parts == 2 && converted.tensors > 30);
+    assert_string_equal(converted.from, "sat");
+    how.src = at("parts");
+    how.dst = at("back");
+    how.tp = 1;
+    CHECK_OK(sheaf_weights_convert(&converted, &how));
+    assert_true(converted.step == 1 && converted.parts == 1);
+    sheaf_weights_diff_report report = { .size = sizeof report };
+    CHECK_OK(sheaf_weights_diff(&report, golden("cogagent/mp1"), at("back"), NULL));
+    assert_true(report.tensors == converted.tensors && report.different == 0);
+}
 
 TEST(test_verify__a_changed_byte_is_a_finding)
 {
