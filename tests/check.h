@@ -99,8 +99,11 @@ static inline const char *__attribute__((format(printf, 1, 2))) textf(const char
     const int n = vsnprintf(NULL, 0, format, args);
     va_end(args);
     const size_t at = __atomic_fetch_add(&used, (size_t)n + 1, __ATOMIC_ACQ_REL);
-    if (n < 0 || at + (size_t)n >= sizeof room)
+    if (n < 0 || at + (size_t)n >= sizeof room) {
+        fprintf(stderr, "textf: '%s' is wrong, or the texts of this test need more than %zu MiB\n",
+                format, sizeof room >> 20);
         abort();
+    }
     va_start(args, format);
     vsnprintf(room + at, (size_t)n + 1, format, args);
     va_end(args);

@@ -135,6 +135,7 @@ results="adapter model"
 # shellcheck disable=SC2086
 result() { (cd "$work/$1" && find $results -name '*.safetensors' 2>/dev/null | sort | xargs -r sha256sum); }
 equal() { test -n "$(result "$1")" && test "$(result "$1")" = "$(result "$2")"; }
+unequal() { test -n "$(result "$1")" && test -n "$(result "$2")" && ! equal "$1" "$2"; } # both are there
 # alike NAME FLAG... -- WAY...: bytes and losses of FLAGs do not depend on the WAY. `run OUT FLAG...` is the test's.
 alike() {
     local name=$1 flags=() way

@@ -92,7 +92,7 @@ for way in 0 "$(seq -s ' ' 38 8 414)"; do # its key, or every number
     check "damaged" damage half $way
     runs "goes on" 0 'step 3/3' train --out "$work/half" --resume --max-time 0
     [ "$way" = 0 ] && check "with another one's it makes its own" equal whole half
-    [ "$way" = 0 ] || check "which is read" eval '! equal whole half'
+    [ "$way" = 0 ] || check "which is read" unequal whole half
 done
 kept half
 rm -rf "$work"/half/checkpoints/step-*
@@ -155,7 +155,7 @@ check "are the same" equal one other
 
 check "another adapter" fresh other --adapter "$work/start/adapter" --objective dpo --beta 0.5 --reference "$work/whole/adapter"
 check "which is named" grep -q "the reference is $work/whole/adapter" "$work/said"
-check "makes another run" eval 'fresh one --adapter "$work/start/adapter" --objective dpo --beta 0.5 && ! equal one other'
+check "makes another run" eval 'fresh one --adapter "$work/start/adapter" --objective dpo --beta 0.5 && unequal one other'
 check "an adapter that is its own reference" fresh one "${again[@]}" --reference "$work/whole/adapter" --tp 2 --dp 2
 check "is the start" equal one start
 refers=(--objective dpo --beta 0.5 --reference)
@@ -170,7 +170,7 @@ check "stopped again" stopped
 rm -rf "$work"/half/checkpoints/step-* "$work/changed"
 cp -r "$work/start/adapter" "$work/changed"
 runs "with another one in its place" 0 'step 3/3' train --out "$work/half" --resume --max-time 0
-check "it has the sums of that" eval 'run other "${refers[@]}" "$work/changed" && equal half other && ! equal one other'
+check "it has the sums of that" eval 'run other "${refers[@]}" "$work/changed" && equal half other && unequal one other'
 unlike=(train "${data[@]}" --steps 1 --out "$work/no" "${refers[@]}" "$work/whole/adapter")
 runs "of another rank" 3 'whole/adapter: --reference: its modules.*rank 8, .*found: .*rank 4, .*sheaf merge' "${unlike[@]}" --lora-targets all-linear --lora-rank 8 --lora-alpha 16
 runs "of another alpha" 3 'its modules.*rank 4, alpha 5, ' "${unlike[@]}" --lora-targets all-linear --lora-rank 4 --lora-alpha 5
