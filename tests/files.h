@@ -37,15 +37,6 @@ static inline void put(const char *path, const char *text)
     CHECK_OK(sheaf__file_write_whole(path, text, strlen(text)));
 }
 
-/* held_by - what a file of text holds (malloc'd). */
-static inline char *held_by(const char *path)
-{
-    char *text;
-    size_t size;
-    CHECK_OK(sheaf__file_read_all(&text, &size, path, 1 << 20));
-    return text;
-}
-
 /* file_text - what a file holds, with a 0 behind it; stays. size: out (NULL: not asked). */
 static inline char *file_text(const char *path, size_t *size)
 {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "tests/files.h"
+#include "tests/put_tensors.h"
 
 #include <unistd.h>
 
@@ -60,7 +61,7 @@ static inline void check_same_tensors(const char *got, const char *want, int64_t
 /* A .safetensors file to write. */
 typedef struct made_tensors {
     sheaf_safetensors_spec spec[512];
-    void *data[512];
+    const void *data[512];
     int count;
 } made_tensors;
 
@@ -89,14 +90,7 @@ static inline void made_copy(made_tensors *m, const char *as, const sheaf_safete
 /* Writes them, to a path. */
 static inline const char *made_write(made_tensors *m, const char *path)
 {
-    sheaf_safetensors_writer *w;
     unlink(path);
-    CHECK_OK(sheaf__safetensors_begin(&w, path, m->spec, m->count, NULL, 0));
-    for (int i = 0; i < m->count; i++) {
-        int64_t bytes;
-        CHECK_OK(sheaf__safetensors_bytes(&bytes, &m->spec[i]));
-        CHECK_OK(sheaf__safetensors_write(w, i, 0, m->data[i], bytes));
-    }
-    CHECK_OK(sheaf__safetensors_finish(w));
+    put_tensors(path, m->spec, m->count, m->data);
     return path;
 }

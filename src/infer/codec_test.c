@@ -456,11 +456,10 @@ TEST(test_dialogue__is_saved_and_goes_on)
     sheaf__dialogue other = { .codec = &codec };
     CHECK_OK(sheaf__dialogue_add_turn(&talk, "q \"1\"\n", "a\xC3\xA9"));
     CHECK_OK(sheaf__dialogue_save(&talk, path));
-    char *text = held_by(path);
+    const char *text = file_text(path, NULL);
     assert_string_equal(text,
                         "{\"messages\": [{\"role\": \"user\", \"content\": \"q \\\"1\\\"\\n\"}, "
                         "{\"role\": \"assistant\", \"content\": \"a\xC3\xA9\"}]}\n");
-    free(text);
     CHECK_FAILS(sheaf__dialogue_save(&other, path), SHEAF_E_ARG, "does not exist");
     CHECK_OK(sheaf__dialogue_load(&other, path, 1));
     CHECK_OK(sheaf__dialogue_ask(&p[0], &block[0], &talk, "r"));

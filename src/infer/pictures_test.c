@@ -357,9 +357,8 @@ TEST(test_dialogue__every_form_of_pictures_is_loaded)
         CHECK_OK(sheaf__dialogue_load(&talk, at("form.json"), 1));
         check_question(&talk, "R", rows[i].prompt, rows[i].pieces);
         CHECK_OK(sheaf__dialogue_save(&talk, at("form.json")));
-        char *text = held_by(at("form.json"));
+        const char *text = file_text(at("form.json"), NULL);
         assert_string_equal(text, rows[i].saved);
-        free(text);
         CHECK_OK(sheaf__dialogue_load(&talk, at("form.json"), 2));
         check_question(&talk, "R", rows[i].prompt, rows[i].pieces);
         sheaf__dialogue_release(&talk);
@@ -383,9 +382,8 @@ TEST(test_dialogue__is_loaded_from_anywhere)
         CHECK_OK(sheaf__dialogue_add_turn(&talk, "Q", "A"));
         unlink("talks/t.json");
         CHECK_OK(sheaf__dialogue_save(&talk, "talks/t.json"));
-        char *text = held_by("talks/t.json");
+        const char *text = file_text("talks/t.json", NULL);
         assert_non_null(strstr(text, wants[i]));
-        free(text);
         CHECK_OK(sheaf__dialogue_load(&talk, "talks/t.json", 2));
         assert_int_equal(chdir("talks"), 0);
         CHECK_OK(sheaf__dialogue_load(&talk, "t.json", 3));

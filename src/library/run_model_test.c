@@ -31,12 +31,12 @@ static int train_once(void **state)
 /* What a file holds, with `was` in it replaced by `is`. */
 static char *replaced(const char *path, const char *was, const char *is)
 {
-    char *text = held_by(path), *changed = NULL;
+    const char *text = file_text(path, NULL);
+    char *changed = NULL;
     const char *found = strstr(text, was);
     assert_non_null(found);
     assert_true(asprintf(&changed, "%.*s%s%s", (int)(found - text), text, is, found + strlen(was)) >
                 0);
-    free(text);
     return changed;
 }
 
@@ -120,14 +120,13 @@ static void check_ways(const char *want)
 /* Whatever the file beside it says, or does not say. */
 TEST(test_settings__are_those_of_the_checkpoint)
 {
-    char *text = held_by(at("run/settings"));
+    const char *text = file_text(at("run/settings"), NULL);
     check_ways("pairs, 8");
     put(at("run/settings"), textf("model: '%s'\nsums: tiles\nslices: 2\n", model));
     check_ways("pairs, 8");
     put(at("run/settings"), textf("model: '%s'\n", model));
     check_ways("pairs, 8");
     put(at("run/settings"), text);
-    free(text);
 }
 
 /* ---- runs that go on ---- */
@@ -143,10 +142,9 @@ static void change_settings(const char *out, const char *was, const char *is)
 
 static void check_settings(const char *out, const char *line, bool there)
 {
-    char *text = held_by(at_format("%s/settings", out));
+    const char *text = file_text(at_format("%s/settings", out), NULL);
     if ((strstr(text, line) != NULL) != there)
         fail_msg("%s: '%s' %s in its settings", out, line, there ? "is not" : "is");
-    free(text);
 }
 
 static void check_same(const char *a, const char *b)
@@ -172,10 +170,9 @@ TEST(test_resume__settings_that_are_not_the_adapters_stay)
 
 TEST(test_contract__is_that_of_its_page)
 {
-    char *text = held_by(in_sources("docs/contract.md"));
+    const char *text = file_text(in_sources("docs/contract.md"), NULL);
     const char *title = textf("# The numeric contract, version %d\n", SHEAF__CONTRACT);
     assert_ptr_equal(strstr(text, title), text);
-    free(text);
 }
 
 FIXTURE(train_once, remove_scratch);

@@ -192,7 +192,7 @@ static void resolve(const char *name, const char *model, const char *config,
 /* Its first line names it, and it says where it differs from SAT's. */
 static void check_header(const char *path, const char *name)
 {
-    char *text = held_by(path);
+    const char *text = file_text(path, NULL);
     const char *start = textf("# %s - ", name);
     if (strncmp(text, start, strlen(start)) != 0)
         fail_msg("%s does not begin with '%s'", path, start);
@@ -200,7 +200,6 @@ static void check_header(const char *path, const char *name)
         strstr(name, "-hf-") == NULL && strstr(text, "differs from SAT's") == NULL &&
         strstr(text, "Not as SAT") == NULL)
         fail_msg("%s does not say where it differs from SAT's", path);
-    free(text);
 }
 
 TEST(test_recipes__each_is_read_and_fits_the_real_models)
