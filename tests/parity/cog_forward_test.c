@@ -162,7 +162,7 @@ TEST(test_generation__greedy_tokens)
                       *expert = integer_rows(in, "vision_expert_mask", &length),
                       *context = integer_rows(in, "context_length", &one);
         float *pixels = values_of(in, "vision_image", &npixels),
-              *cross = values_of(in, "cross_image", &ncross);
+              *cross = values(in, "cross_image", &ncross);
         const int64_t rows = sheaf__safetensors_find(in, "input_ids")->shape[0];
         assert_true(rows <= 8 && length <= 256);
         int32_t id32[8][256], position32[8][256];
