@@ -152,13 +152,25 @@ static inline __attribute__((always_inline)) void groups_of_codes(vec c[ROWS][MO
     }
 }
 
+/* All of a panel, of many rows half of it at a time. */
+static inline __attribute__((always_inline)) void
+panel_of_codes(vec c[ROWS][MOST_VECTORS], const codes_at at, const int rows, const bool added)
+{
+    const int half = OF_PANEL / 2;
+    if (rows <= WHOLE_PANELS) {
+        groups_of_codes(c, at, 0, OF_PANEL, rows, added);
+    } else {
+        groups_of_codes(c, at, 0, half, rows, added);
+        groups_of_codes(c, at, half, half, rows, added);
+    }
+}
+
 static inline __attribute__((always_inline)) void tile_of_taken(const operands *in, const store *s,
                                                                 const float *scales,
                                                                 const uint32_t *words,
                                                                 const int rows)
 {
     const place p = s->addend[0];
-    const int at_once = rows <= WHOLE_PANELS ? OF_PANEL : OF_PANEL / 2;
     vec c[ROWS][MOST_VECTORS];
     codes_at at = {
         .taken = in->taken, .a = in->a, .sums = s->sums, .words = words, .scales = scales
@@ -167,9 +179,10 @@ static inline __attribute__((always_inline)) void tile_of_taken(const operands *
     UNROLL for (int r = 0; r < rows; r++) UNROLL for (int v = 0; v < OF_PANEL; v++) c[r][v] =
         s->started ? LOAD(p.at + r * p.ld + v * LANES)
                    : SPLAT(-0.0f); /* adding it changes nothing */
-    UNROLL for (int v = 0; v < OF_PANEL; v += at_once) if (s->added)
-        groups_of_codes(c, at, v, at_once, rows, true);
-    else groups_of_codes(c, at, v, at_once, rows, false);
+    if (s->added)
+        panel_of_codes(c, at, rows, true);
+    else
+        panel_of_codes(c, at, rows, false);
     put_from(c, s, s->started, rows, OF_PANEL);
 }
 
