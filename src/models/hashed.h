@@ -4,8 +4,9 @@
  * a row of a tensor's view (sheaf/source.h); in a matrix that is cut along its columns, each of the
  * 8 parts that slices divide a row into; a tensor of at most one axis is one unit. In a run of at
  * most 8 slices, as by default, a rank reads whole units, however many ranks there are, so that
- * only vectors are read twice; a unit counts once, however many ranks read it. Definition, every
- * hash being XXH3-128 with seed 0 in its canonical form, integers little endian:
+ * only vectors and frozen vocabulary tables are read more than once; a unit counts once, however
+ * many ranks read it. Definition, every hash being XXH3-128 with seed 0 in its canonical form,
+ * integers little endian:
  *
  *   unit      hash of (number of the unit in its tensor, u64; hash of its bytes)
  *   tensor    hash of (name of the dtype; axes, i64; shape, i64 each; sum of the units' first

@@ -342,33 +342,19 @@ static sheaf_status *load_layernorm(sheaf__model *m, sheaf_source *base, sheaf__
     return st;
 }
 
-/* Each rank hashes the rows of its slices. Collective. */
+/* Each rank reads, and hashes, the rows of all slices. */
 static sheaf_status *load_table(sheaf__model *m, sheaf_source *base, sheaf__table *t)
 {
-    const sheaf__context *c = m->context;
-    size_t bytes[SHEAF_MAX_SLICES];
-    sheaf_range mine = { 0, 0 };
     if (t->trained != NULL)
         return read_trained(m->context, base, t->name, t->trained);
-    for (int r = 0, s = 0; r < c->ranks; r++) {
-        const sheaf_range of = sheaf_owner_slices(c->slices, c->ranks, r);
-        int64_t rows = 0;
-        for (; s < of.end; s++)
-            rows += sheaf_cut_slice_rows(&t->cut, s);
-        if (r < c->rank)
-            mine.begin += rows;
-        if (r <= c->rank)
-            mine.end += rows;
-        bytes[r] = (size_t)rows * sizeof *t->stored.print;
-    }
-    box own =
-        box_of(m->context, base, t->name, mine, (sheaf_range){ 0, t->width }, NULL, SHEAF_F32);
-    own.print = t->stored.print + mine.begin;
-    sheaf_status *st = read_box(&own);
+    box all = box_of(m->context, base, t->name, (sheaf_range){ 0, t->vocab },
+                     (sheaf_range){ 0, t->width }, NULL, SHEAF_F32);
+    all.print = t->stored.print;
+    sheaf_status *st = read_box(&all);
     t->stored.source = base;
-    t->stored.dtype = own.stored;
-    t->stored.finite = !own.infinite;
-    return st != NULL || c->comm == NULL ? st : sheaf_comm_gather(c->comm, t->stored.print, bytes);
+    t->stored.dtype = all.stored;
+    t->stored.finite = !all.infinite;
+    return st;
 }
 
 static sheaf_status *load_module(sheaf__model *m, sheaf_source *base, const sheaf__module *module)

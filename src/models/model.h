@@ -200,7 +200,8 @@ sheaf_status *sheaf__model_new(sheaf__model **out, sheaf__context *context,
 /* sheaf__model_load - reads the owned slices. `base` is borrowed for as long as the model lives:
  * rows of a frozen vocabulary table are read from it on demand. adapter NULL: new LoRA factors (A
  * uniform in +-1/sqrt(in), B zero; of a table A zero, B normal), each a function of (seed, tensor
- * name, logical index). */
+ * name, logical index). Ranks exchange nothing while they read, so that one that fails leaves no
+ * other waiting; only DoRA and factors made of whole weights exchange, once all has been read. */
 sheaf_status *sheaf__model_load(sheaf__model *model, sheaf_source *base, sheaf_source *adapter);
 void sheaf__model_free(sheaf__model *model);
 /* sheaf__model_set_sequences - `sequences` will be generated together: expands weights that are

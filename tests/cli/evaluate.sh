@@ -237,6 +237,13 @@ for n in 60 100 140; do # reads of one rank: the others do not wait for its norm
     check "a rank that cannot load, $n" eval 'SHEAF_FAULT=read:$n:fail timeout -k 1 60 "$faulty" "${dora[@]}" --steps 1 --tp 3 --out "$work/none" 2>"$work/stderr"; [ $? -eq 3 ] && grep -q "Input/output error" "$work/stderr"'
     rm -rf "$work/none"
 done
+for how in "--tp 2" "--tp 2 --dp 2" "--tp 2 --place 2"; do
+    for n in 6 14 22; do # of the table of embeddings, which others may have read: nobody waits for its rows
+        check "a rank that cannot read a table, $how, $n" eval 'SHEAF_FAULT=read:$n:fail timeout -k 1 60 "$faulty" "${judge[@]}" $how 2>"$work/stderr"; [ $? -eq 3 ] && grep -q "Input/output error" "$work/stderr"'
+    done
+done
+check "and trains" eval 'SHEAF_FAULT=read:14:fail timeout -k 1 60 "$faulty" "${flags[@]}" --steps 1 --tp 2 --out "$work/none" 2>"$work/stderr"; [ $? -eq 3 ] && grep -q "Input/output error" "$work/stderr"'
+rm -rf "$work/none"
 
 # ---- what cannot be ----
 runs "two sets to judge by" 2 'one of the two' "${flags[@]}" --steps 1 --eval-split 0.1 --eval-data "$work/other.safetensors" --out "$work/none"
