@@ -42,6 +42,7 @@ static sheaf_status *join_adapter(sheaf__model **out, const sheaf__model *base,
     o.forms = sheaf__opened_forms(opened);
     o.like = base;
     sheaf_status *st = sheaf__model_new(out, base->context, opened->schema, &o);
+    st = sheaf__agree_all(base->context, st);
     return TRY(st, sheaf__model_load(*out, opened->weights, opened->adapter));
 }
 

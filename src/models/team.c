@@ -71,6 +71,7 @@ static sheaf_status *team_rank(void *arg, const sheaf__grid *grid)
                                            .place = &c->place };
     TRY(st, sheaf__device_order(device, o->sums, o->dtype));
     TRY(st, sheaf__model_new(&model, &context, c->opened->schema, &options));
+    st = sheaf_comm_agree(all, st); /* loading may exchange in this rank's group alone */
     TRY(st, sheaf__model_load(model, c->opened->weights, c->opened->adapter));
     st = sheaf_comm_agree(all, st);
     TRY(st, sheaf__opened_check(c->opened, all));

@@ -40,9 +40,15 @@ void sheaf__count_trained(int64_t *trained, int64_t *added, const sheaf__model *
     }
 }
 
+/* Of the ranks that load, the status of all: what they exchange then they do in their groups. */
+static sheaf_status *agree(const sheaf__grid *grid, sheaf_status *st)
+{
+    return grid == NULL ? st : sheaf_comm_agree(grid->all, st);
+}
+
 /* Reward models, each beside the model: weights, and no more until they score. */
 static sheaf_status *open_judges(sheaf__rank *out, const sheaf__sampler *sampler,
-                                 const sheaf__job *job, bool loads)
+                                 const sheaf__job *job, const sheaf__grid *grid)
 {
     sheaf_status *st = NULL;
     for (int i = 0; sampler != NULL && i < sampler->judges && st == NULL; i++) {
@@ -51,8 +57,10 @@ static sheaf_status *open_judges(sheaf__rank *out, const sheaf__sampler *sampler
                                            .forms = sheaf__opened_forms(j->opened),
                                            .positions = j->seq > 0 ? j->positions : job->seq };
         st = sheaf__model_new(&out->judge[i], &out->judging, j->opened->schema, &how);
-        if (st == NULL && loads)
+        st = agree(grid, st);
+        if (st == NULL && grid != NULL)
             st = sheaf__model_load(out->judge[i], j->opened->weights, j->opened->adapter);
+        st = agree(grid, st);
     }
     return st;
 }
@@ -88,7 +96,7 @@ sheaf_status *sheaf__rank_open(sheaf__rank *out, const sheaf__grid *grid, int ra
                                     grid->processes != NULL ? 1 : o->tp * o->dp, threads, o->isa));
     TRY(st, sheaf__device_order(out->device, o->sums, o->dtype));
     if (st != NULL)
-        return st;
+        return agree(grid, st);
     out->context = (sheaf__context){ .device = out->device,
                                      .own_process = grid != NULL && grid->processes != NULL,
                                      .comm = grid == NULL ? NULL : grid->group,
@@ -154,13 +162,15 @@ sheaf_status *sheaf__rank_open(sheaf__rank *out, const sheaf__grid *grid, int ra
     TRY(st, sheaf__model_new(&out->model, &out->context, job->schema, &model));
     if (st == NULL && job->selection != NULL)
         sheaf__learning_set(out->model->trained, job->selection);
+    st = agree(grid, st);
     if (st == NULL && grid != NULL)
         st = sheaf__model_load(out->model, job->base,
                                job->objective.base || job->objective.folder != NULL ? NULL
                                                                                     : job->adapter);
+    st = agree(grid, st);
     if (st == NULL && grid == NULL && !sheaf__is_given(o->adapter))
         st = plan_start(out->model);
-    TRY(st, open_judges(out, job->sampler, job, grid != NULL));
+    TRY(st, open_judges(out, job->sampler, job, grid));
     return st == NULL ? sheaf__stepper_new(&out->stepper, out->model, &job->train, &step) : st;
 }
 

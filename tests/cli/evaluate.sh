@@ -244,6 +244,10 @@ for how in "--tp 2" "--tp 2 --dp 2" "--tp 2 --place 2"; do
 done
 check "and trains" eval 'SHEAF_FAULT=read:14:fail timeout -k 1 60 "$faulty" "${flags[@]}" --steps 1 --tp 2 --out "$work/none" 2>"$work/stderr"; [ $? -eq 3 ] && grep -q "Input/output error" "$work/stderr"'
 rm -rf "$work/none"
+for n in 700 850; do # calls for memory while one rank makes its model: the others do not wait for its norms
+    check "a rank without memory, $n" eval 'SHEAF_FAULT=malloc:$n:fail timeout -k 1 60 "$faulty" "${dora[@]}" --steps 1 --tp 2 --out "$work/none" 2>"$work/stderr"; [ $? -eq 3 ]'
+    rm -rf "$work/none"
+done
 
 # ---- what cannot be ----
 runs "two sets to judge by" 2 'one of the two' "${flags[@]}" --steps 1 --eval-split 0.1 --eval-data "$work/other.safetensors" --out "$work/none"
