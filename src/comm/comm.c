@@ -198,6 +198,11 @@ bool sheaf_comm_reads_gpus(const sheaf_comm *comm)
     return comm->reads_gpus;
 }
 
+void sheaf_comm_would_move(sheaf_comm *comm)
+{
+    sheaf__comm_would_pin(comm, 0);
+}
+
 size_t sheaf_comm_pinned(const sheaf_comm *comm)
 {
     return comm == NULL ? 0 : comm->would_pin;

@@ -122,6 +122,9 @@ sheaf__traffic sheaf_comm_purpose(sheaf_comm *comm, sheaf__traffic purpose);
  * and return at once, without touching a buffer. sheaf_comm_dry_free() accepts NULL. */
 sheaf_status *sheaf_comm_dry_new(sheaf_comm **out, int rank, int ranks);
 void sheaf_comm_dry_free(sheaf_comm *comm);
-/* sheaf_comm_pinned - bytes of the host's memory that the planned sums pin, where ranks are
- * processes on GPUs; comm may be NULL. */
+/* sheaf_comm_would_move - of a planned group, in place of sheaf_comm_move_by(): the next call moves
+ * a GPU's memory. */
+void sheaf_comm_would_move(sheaf_comm *comm);
+/* sheaf_comm_pinned - bytes of the host's memory that the planned sums and moves pin, where ranks
+ * are processes on GPUs; comm may be NULL. */
 size_t sheaf_comm_pinned(const sheaf_comm *comm);

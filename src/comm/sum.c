@@ -421,8 +421,7 @@ static sheaf_status *combine_all(sheaf_comm *comm, const combine *c, const divis
     if (st != NULL)
         return st;
     if (counts_only) { /* the first was counted */
-        const size_t pins = sheaf__comm_ring(comm) + staging_of(c->operands) * sizeof(float);
-        comm->would_pin = pins > comm->would_pin ? pins : comm->would_pin;
+        sheaf__comm_would_pin(comm, staging_of(c->operands) * sizeof(float));
         sheaf__comm_count(comm, op)->exchanges += (uint64_t)(exchanges_of(d) - 1);
         return NULL;
     }

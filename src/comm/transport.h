@@ -70,7 +70,7 @@ struct sheaf_comm {
     void *moved;               /* the mover's own */
     void *pinned;              /* the mover's: the ring, then operands of a sum */
     size_t pinned_bytes;       /* since sheaf_comm_move_by() */
-    size_t would_pin;          /* of a plan: the most that a sum takes */
+    size_t would_pin;          /* of a plan: the most that a call takes, with the ring */
     bool reads_gpus;           /* its messages need no ring */
     sheaf__move *moves;        /* scratch of select, kept between calls */
     int64_t moves_capacity;
@@ -102,6 +102,12 @@ static inline size_t sheaf__comm_ring(const sheaf_comm *comm)
 }
 /* sheaf__comm_pin - makes comm->pinned hold the ring and so many bytes behind it. */
 sheaf_status *sheaf__comm_pin(sheaf_comm *comm, size_t bytes);
+/* sheaf__comm_would_pin - of a plan: notes that. */
+static inline void sheaf__comm_would_pin(sheaf_comm *comm, size_t bytes)
+{
+    bytes += sheaf__comm_ring(comm);
+    comm->would_pin = bytes > comm->would_pin ? bytes : comm->would_pin;
+}
 
 /* sheaf__comm_collect - the second half of an exchange of call `op`: fills `receive`. */
 sheaf_status *sheaf__comm_collect(sheaf_comm *comm, sheaf__comm_op op, const sheaf__move *receive,

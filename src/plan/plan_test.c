@@ -348,33 +348,39 @@ TEST(test_plan__slices_cost_a_process_memory)
     assert_int_equal(beside[1] - beside[0], 32 * 14 * 56 * 80 + 32 * 3 * 56 * 1408);
 }
 
-/* Processes on GPUs pin a ring of 8 MiB each, and what they add of others'; answers as training. */
+/* Processes on GPUs pin a ring of 8 MiB each, and what they add of others'; answers as training,
+ * and as stages of one rank that hand rows on. */
 TEST(test_plan__processes_on_gpus_pin_memory)
 {
-    size_t host[2][2]; /* of answers, of training; of threads, of processes */
+    enum { ANSWERS, STAGES, TRAINING, CASES };
+    size_t host[CASES][2]; /* of threads, of processes */
     asked a;
     sheaf_plan plan;
-    sheaf__placement place;
+    sheaf__placement place[2];
     ask(&a, "llama-3-8b", SHEAF_METHOD_LORA);
     a.o.device = "cuda";
     open_asked(&a);
-    CHECK_OK(sheaf__placement_read(&place, "1", a.opened.schema));
+    CHECK_OK(sheaf__placement_read(&place[ANSWERS], "1", a.opened.schema));
+    CHECK_OK(sheaf__placement_read(&place[STAGES], "1,1", a.opened.schema));
     for (int t = 0; t < 2; t++) {
         a.o.transport = t == 0 ? SHEAF_TRANSPORT_THREADS : SHEAF_TRANSPORT_MPI;
-        CHECK_OK(sheaf_plan_generate(&plan, &(sheaf_plan_generation){ .schema = a.opened.schema,
-                                                                      .place = &place,
-                                                                      .tp = 2,
-                                                                      .threads = 4,
-                                                                      .device = "cuda",
-                                                                      .transport = a.o.transport,
-                                                                      .dtype = SHEAF_BF16,
-                                                                      .batch = 2,
-                                                                      .seq = 100 }));
-        host[0][t] = plan.host;
+        for (int i = ANSWERS; i <= STAGES; i++) {
+            CHECK_OK(
+                sheaf_plan_generate(&plan, &(sheaf_plan_generation){ .schema = a.opened.schema,
+                                                                     .place = &place[i],
+                                                                     .tp = i == STAGES ? 1 : 2,
+                                                                     .threads = 4,
+                                                                     .device = "cuda",
+                                                                     .transport = a.o.transport,
+                                                                     .dtype = SHEAF_BF16,
+                                                                     .batch = 2,
+                                                                     .seq = 100 }));
+            host[i][t] = plan.host;
+        }
         CHECK_OK(plan_at(&plan, &a, 2, false, 100));
-        host[1][t] = plan.host;
+        host[TRAINING][t] = plan.host;
     }
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < CASES; i++)
         assert_in_range(host[i][1] - host[i][0], 2 * (8 << 20), 2 * (10 << 20));
     close_asked(&a);
 }

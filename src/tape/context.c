@@ -105,7 +105,9 @@ static bool moves_itself(const sheaf__context *c, sheaf_comm *comm)
     const sheaf__device *device = c->device;
     if (!on_device(c, comm))
         return false;
-    if (!device->class->counts)
+    if (device->class->counts)
+        sheaf_comm_would_move(comm);
+    else
         sheaf_comm_move_by(comm, &device->class->peers->mover, device->reserved);
     return true;
 }
