@@ -105,9 +105,9 @@ static void combine_block(const combine *c, float *out, const float *const *oper
 typedef struct division {
     int64_t n;
     int ranks;
-    const int64_t *first; /* [ranks + 1] the first row of each, of `cols` elements; NULL: evenly */
+    const int64_t *first; /* [ranks + 1] the first row of each, of `cols` elements, whose results
+                             stay with it; NULL: evenly, and all get all */
     int64_t cols;
-    bool stays; /* results stay with the rank that makes them */
 } division;
 
 static int64_t least_of(int64_t a, int64_t b)
@@ -223,7 +223,7 @@ static sheaf_status *combine_in_place(sheaf_comm *comm, const combine *c, const 
                                       const sheaf_comm_adder *how, sheaf__comm_op op)
 {
     in_place job = { .c = c,
-                     .outputs = d->stays ? 1 : comm->ranks,
+                     .outputs = d->first != NULL ? 1 : comm->ranks,
                      .share = share_of(d, comm->rank) };
     int next = 0;
     for (int r = 0; r < comm->ranks; r++) {
@@ -315,7 +315,7 @@ static sheaf_status *combine_share(const flow *f, int64_t segment)
 static int64_t exchanges_of(const division *d)
 {
     const int64_t segments = segments_of(d);
-    return !d->stays || segments == 0 ? segments + 1 : segments;
+    return d->first == NULL || segments == 0 ? segments + 1 : segments;
 }
 
 static size_t staging_of(int operands)
@@ -356,7 +356,7 @@ static sheaf_status *combine_by_messages(sheaf_comm *comm, const combine *c, con
         flow f = { .comm = comm, .c = c, .d = d, .out = out, .own = own, .staging = staging };
         if (i < segments)
             move_operands(&f, i);
-        if (i > 0 && !d->stays)
+        if (i > 0 && d->first == NULL)
             move_results(&f, i - 1);
         st = i == 0 ? sheaf__comm_enter(comm, heading, f.send, f.nsend)
                     : sheaf__comm_again(comm, heading, f.send, f.nsend);
@@ -388,7 +388,7 @@ static void count_unsent(sheaf_comm *comm, const combine *c, const division *d, 
     int own[SHEAF_MAX_SLICES] = { 0 };
     sheaf__count *count = sheaf__comm_count(comm, op);
     const int64_t mine = summed_by(d, comm->rank);
-    const bool all = !d->stays;
+    const bool all = d->first == NULL;
     for (int i = 0; i < c->operands; i++)
         own[c->owner[i]]++;
     for (int r = 0; r < comm->ranks; r++) {
@@ -462,7 +462,7 @@ sheaf_status *sheaf_comm_sum(sheaf_comm *comm, const sheaf_tree *tree, float *ou
     sheaf__heading heading = { .op = SHEAF__OP_SUM,
                                .size = (uint64_t)rows * (uint64_t)cols * sizeof(float),
                                .digest = digest_tree(tree, rows, cols, first) };
-    const division d = { rows * cols, comm->ranks, first, cols, first != NULL };
+    const division d = { rows * cols, comm->ranks, first, cols };
     return sheaf__comm_left(comm, combine_all(comm, &c, &d, out, roots, nown, adder, &heading));
 }
 
@@ -535,12 +535,15 @@ static sheaf_status *chain_by_messages(sheaf_comm *comm, const chain *of, float 
     const int rank = comm->rank, ranks = comm->ranks, next = (rank + 1) % ranks,
               before = (rank + ranks - 1) % ranks;
     const division d = { .n = of->n, .ranks = ranks };
-    in_place job = { .outputs = 1, .out = { out }, .share = { 0, of->n } };
+    const combine none = { .add = how->add };
+    in_place job = { .c = &none, .outputs = 1, .out = { out }, .share = { 0, of->n } };
     sheaf_status *st = NULL;
     if (rank == 0 && comm->mover != NULL)
         st = comm->mover->lend(comm->moved);
-    if (rank == 0)
+    if (rank == 0 && of->first[1] > 0)
         TRY(st, add_parts(comm, of, &job, 0, 1, how));
+    else if (rank == 0) /* zeros are sent, which nobody adds */
+        TRY(st, run_in_place(comm, &job, how, SHEAF__OP_SUM));
     for (int i = 0; i < exchanges_of_chain(ranks) && st == NULL; i++) {
         sheaf__move send[2], receive[2];
         const int nsend = hops_from(send, out, of, ranks, i, rank, next),
