@@ -457,8 +457,10 @@ sheaf_status *sheaf__columns_backward(sheaf__context *c, sheaf__value *y, sheaf_
         NULL);
 }
 
-/* Can each rank sum over its own rows of x, whose sums are sent in place of rows, and are less?
- * All ranks decide by the first one's rows, which are the most. */
+/* Can each rank sum over its own rows of x, whose sums are sent in place of rows? They must take no
+ * more memory than those, which would be gathered: one for each block, and that of all ranks. A
+ * rank sends twice the latter then, which is no more than rows either. All ranks decide by the
+ * first one's rows, which are the most. */
 static bool sums_blocks(const sheaf__context *c, const columns_params *p)
 {
     const sheaf__row_shards *shards = p->x->shards;

@@ -2,8 +2,9 @@
  * residual stream, and all that is made of it row by row (Megatron's sequence parallelism,
  * Korthikanti et al. 2022). A layer cut along its input leaves the rows of its sum with their
  * ranks; one cut along its output gathers them for its products, forward and, where the weight
- * trains, once more backward. Of LoRA's dA, ranks send sums over blocks of rows where those are
- * less. Rows are independent of each other, so that no byte depends on it. */
+ * trains, once more backward. Forward it reads the rows that every rank had before they were
+ * divided instead, while those are there (all_ahead). Of LoRA's dA, ranks send sums over blocks of
+ * rows where those are less. Rows are independent of each other, so that no byte depends on it. */
 #pragma once
 
 #include "tape/tape.h"
