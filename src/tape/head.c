@@ -162,7 +162,10 @@ static sheaf_status *take_all_rows(block *b)
     enum { ALIGN = 64 };
     sheaf__context *c = b->c;
     const sheaf__value *x = b->p->x;
-    const size_t n = (size_t)(sheaf__all_rows(x) * x->cols), one = sheaf_dtype_bytes(x->dtype),
+    const int64_t rows = sheaf__all_rows(x),
+                  read = sheaf__head_rows_count(rows_of(b->p), b->p->run);
+    const size_t n = (size_t)(rows * x->cols), one = sheaf_dtype_bytes(x->dtype),
+                 taken = (size_t)((read < rows ? read : rows) * x->cols),
                  before = waits(b) ? (n * (sizeof(float) - one) + ALIGN - 1) / ALIGN * ALIGN : 0;
     int own = 1;
     b->all_rows = x->data;
@@ -172,7 +175,7 @@ static sheaf_status *take_all_rows(block *b)
         sheaf_tree_own(&b->p->head->tree, c->rank, &own);
     sheaf_status *st = sheaf__alloc(&b->root[0], c, before + n * one, SHEAF_MEM_EXCHANGE);
     for (int i = 1; i < own; i++)
-        TRY(st, sheaf__alloc(&b->root[i], c, n * sizeof(float), SHEAF_MEM_EXCHANGE));
+        TRY(st, sheaf__alloc(&b->root[i], c, taken * sizeof(float), SHEAF_MEM_EXCHANGE));
     if (st != NULL)
         return st;
     b->all_rows = (char *)b->root[0] + before;
