@@ -93,7 +93,7 @@ static inline __attribute__((always_inline)) void tile_of_codes(const operands *
 #ifdef CHAINS
         const bool whole = (2 * u + 2) % (CHUNK / 2) == 0, last = 2 * u + 2 >= in->steps;
         if (whole || last) {
-            end_chunk(sum, c, whole && 2 * u + 2 <= in->steps, rows, 2);
+            end_chunk(sum, c, whole && 2 * u + 2 <= in->steps, rows, 0, 2);
             begin_chunk(c, rows, 2);
         }
 #endif

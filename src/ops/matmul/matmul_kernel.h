@@ -291,9 +291,10 @@ static inline __attribute__((always_inline)) void begin_chunk(chains *c, const i
 /* acc += even + odd. A chunk that is not whole ends with zeros, which make +0 of -0. */
 static inline __attribute__((always_inline)) void end_chunk(vec acc[ROWS][MOST_VECTORS],
                                                             const chains *c, bool whole,
-                                                            const int rows, const int vectors)
+                                                            const int rows, const int first,
+                                                            const int count)
 {
-    UNROLL for (int r = 0; r < rows; r++) UNROLL for (int v = 0; v < vectors; v++)
+    UNROLL for (int r = 0; r < rows; r++) UNROLL for (int v = first; v < first + count; v++)
     {
         const vec even = whole ? c->even[r][v] : ADD(c->even[r][v], ZERO());
         const vec odd = whole ? c->odd[r][v] : ADD(c->odd[r][v], ZERO());
@@ -334,7 +335,7 @@ static inline __attribute__((always_inline)) void tile_of_chains(const operands 
             ask_ahead(b + MM_PANEL, panel, rows, vectors);
             b += 2 * MM_PANEL;
         }
-        end_chunk(acc, &c, left >= chunk, rows, vectors);
+        end_chunk(acc, &c, left >= chunk, rows, 0, vectors);
     }
     put(acc, s, rows, vectors);
 }

@@ -97,7 +97,7 @@ static inline __attribute__((always_inline)) void group_of_codes(vec c[ROWS][MOS
         sum[r][v] = ZERO();
     for (; cols > 0; cols -= MM_CHUNK) {
         part_of_group(&g, at, mm_min(cols, MM_CHUNK), first, count, rows);
-        end_chunk(sum, &g, cols >= MM_CHUNK, rows, first + count);
+        end_chunk(sum, &g, cols >= MM_CHUNK, rows, first, count);
     }
     add_group(c, sum, at, first, count, rows, added);
 #else
