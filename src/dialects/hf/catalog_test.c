@@ -346,10 +346,12 @@ TEST(test_hf__words_that_are_none_stay)
         const char *path = textf("%s%zu.safetensors", at("honest"), i);
         put_named(path, names[i], 2, SHEAF_F32);
         sheaf_catalog *c = read_at(path, NULL);
-        if (i < 2)
+        if (i < 2) {
             assert_non_null(sheaf__catalog_find(c, names[i][0]));
-        else
+            sheaf__catalog_free(c);
+        } else {
             check_found(c, SHEAF_DEFECT, "duplicate", "under another name");
+        }
     }
 }
 
