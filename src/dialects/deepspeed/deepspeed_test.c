@@ -334,8 +334,9 @@ TEST(test_made__every_way_to_divide_gives_the_model_back)
                     check_made(c, m, "exp_avg.", 1);
                     check_made(c, m, "exp_avg_sq.", 2);
                     if (!stated && tp > 1)
-                        check_found(c, SHEAF_NOTE, "inferred",
-                                    "universal_checkpoint_info is absent");
+                        CHECK_FINDING(c, SHEAF_NOTE, "inferred",
+                                      "universal_checkpoint_info is absent");
+                    sheaf__catalog_free(c);
                 }
     made_free(m);
 }
@@ -1048,9 +1049,8 @@ TEST(test_made__frozen_parameters_come_from_their_fragments)
             assert_int_equal(
                 unlink(textf("%s/global_step9/zero_pp_rank_%d_mp_rank_00_model_states.pt", dir, d)),
                 0);
-        c = read_at(dir);
         if (stage == 3)
-            check_found(c, SHEAF_DEFECT, "shape", "ZeRO 3 left them flat");
+            check_found(read_at(dir), SHEAF_DEFECT, "shape", "ZeRO 3 left them flat");
     }
     made_free(m);
 }
