@@ -114,7 +114,6 @@ TEST(test_forward__half_precision_files)
                     run_forward(dir, NULL, in_dir(model_dir[m], "inputs.safetensors"), SHEAF_BF16);
                 CHECK_NEAR(dir, half.loss, loss, 0.05);
                 release(&half);
-                sheaf__safetensors_close(file);
                 folders++;
             }
         }
