@@ -108,28 +108,29 @@ DEVICE void add_kept(float *x, const float *from, shape s)
         }
 }
 
-/* x = the sum with a scaled part's block x */
+/* x = the sum with a scaled part's block x: row by row where sums of A's elements are added, which
+ * need registers. */
 DEVICE void add_scaled(float *x, const sheaf__products_table *t, const sheaf__products_job *job,
                        const sheaf__products_part *part, const progress *p, shape s)
 {
-    float elements[8]; /* of a thread's rows */
+    const bool adds = t->codes[part->scaled - 1].added != 0;
+    const int wide = s.tn / SIDE / 4, turns = adds ? s.tm / SIDE : 1; /* quads of a row; rows */
     ROLLED
-    for (int i = 0; i < 8; i++)
-        elements[i] =
-            i < s.tm / SIDE && t->codes[part->scaled - 1].added
-                ? products_elements(job, part, p->row0 + place(s, i * (s.tn / SIDE / 4)) / s.tn)
-                : 0.0f;
-    ROLLED
-    for (int i = 0; i < s.tn / SIDE; i++) { /* columns of a thread */
-        const int at = place(s, i / 4) % s.tn + i % 4;
-        const products_scale scale = products_scale_of(t, job, part, p->col0 + at);
-        UNROLL
-        for (int q = 0; q < RESULTS / 4; q++)
+    for (int r = 0; r < turns; r++) {
+        const float elements =
+            adds ? products_elements(job, part, p->row0 + place(s, r * wide) / s.tn) : 0.0f;
+        ROLLED
+        for (int i = 0; i < s.tn / SIDE; i++) { /* columns of a thread */
+            const int at = place(s, i / 4) % s.tn + i % 4;
+            const products_scale scale = products_scale_of(t, job, part, p->col0 + at);
             UNROLL
-        for (int e = 0; e < 4; e++)
-            if (q < quads(s) && place(s, q) % s.tn + e == at)
-                x[q * 4 + e] = products_scaled(scale, x[q * 4 + e], elements[q / (s.tn / SIDE / 4)],
-                                               p->any ? p->run[place(s, q) + e] : 0.0f, p->any);
+            for (int q = 0; q < RESULTS / 4; q++)
+                UNROLL
+            for (int e = 0; e < 4; e++)
+                if (q < quads(s) && place(s, q) % s.tn + e == at && (!adds || q / wide == r))
+                    x[q * 4 + e] = products_scaled(scale, x[q * 4 + e], elements,
+                                                   p->any ? p->run[place(s, q) + e] : 0.0f, p->any);
+        }
     }
 }
 
