@@ -140,8 +140,7 @@ void sheaf__mm_rows(uint32_t *rows, const mm_engine *engine, const sheaf__term *
         widen_row(rows + i * stride, (kb + 1) / 2);
 }
 
-/* The sum of `count` numbers, whole lanes, by lanes (docs/contract.md, 1.3), joined as
- * sheaf__lanes_join() does. */
+/* The sum of `count` numbers, whole lanes, by lanes (docs/contract.md, 1.3). */
 static float sum_by_lanes(const uint16_t *x, int64_t count)
 {
     __m256 low = _mm256_setzero_ps(), high = low;
@@ -152,10 +151,10 @@ static float sum_by_lanes(const uint16_t *x, int64_t count)
         low = _mm256_add_ps(low, _mm256_castsi256_ps(_mm256_slli_epi32(a, 16)));
         high = _mm256_add_ps(high, _mm256_castsi256_ps(_mm256_slli_epi32(b, 16)));
     }
-    const __m256 eight = _mm256_add_ps(low, high);
-    const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1)),
-                 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
-    return sheaf__one_nan(_mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two))));
+    float lane[16];
+    _mm256_storeu_ps(lane, low);
+    _mm256_storeu_ps(lane + 8, high);
+    return sheaf__one_nan(sheaf__lanes_join(lane));
 }
 
 /* The same of any count, filled up with zeros, of which one comes every `apart`. */
