@@ -1,6 +1,8 @@
-/* hash.c - see hash.h. The library's own code is compiled in, here and in hash_avx2.c, so that both
- * take one form of state. */
+/* hash.c - see hash.h. Where there is hash_avx2.c, the library's own code is compiled in, here as
+ * there, so that both take one form of state. */
+#ifndef SHEAF_NO_X86
 #define XXH_INLINE_ALL
+#endif
 #include <xxhash.h>
 
 #include "base/hash.h"
