@@ -182,55 +182,6 @@ static sheaf_status *take_all_rows(block *b)
     return sheaf__gather_shards_to(b->all_rows, c, x, x->data);
 }
 
-/* Those of the block's rows that are this rank's, by their number there. */
-static void keep_own(block *b)
-{
-    const sheaf__row_shards *shards = b->p->x->shards;
-    const int64_t begin = shards->first[b->c->rank], end = shards->first[b->c->rank + 1];
-    int64_t n = 0;
-    for (int64_t i = 0; i < b->n; i++)
-        if (b->at[i] >= begin && b->at[i] < end)
-            b->at[n++] = b->at[i] - (int32_t)begin;
-    b->n = n;
-}
-
-static int64_t next_block(block *b, const sheaf__head_run *run, int64_t i, int64_t candidates);
-
-/* The gradient of this rank's rows, of the roots of all. */
-static sheaf_status *sum_roots(block *b)
-{
-    sheaf__context *c = b->c;
-    const head_params *p = b->p;
-    const int64_t in = p->x->cols,
-                  candidates = p->run->unknown ? 0 : candidates_of(p->run, rows_of(p));
-    int64_t first[SHEAF_MAX_SLICES + 1] = { 0 };
-    for (int r = 1; r <= c->ranks && p->run->unknown; r++) /* each has a label */
-        first[r] = p->x->shards->first[r];
-    for (int64_t i = 0; i < candidates;) {
-        i = next_block(b, p->run, i, candidates);
-        for (int r = 1; r <= c->ranks; r++)
-            for (int64_t k = 0; k < b->n; k++)
-                first[r] += b->at[k] < p->x->shards->first[r];
-    }
-    sheaf__set_purpose(c, SHEAF__TRAFFIC_BACKWARD);
-    sheaf_status *st =
-        sheaf__sum_among(c, c->comm, &p->head->tree, b->root, first[c->ranks], in, first);
-    sheaf__set_purpose(c, SHEAF__TRAFFIC_FORWARD);
-    const float *sum = b->root[0] + first[c->rank] * in;
-    for (int64_t i = 0; i < candidates && st == NULL; sum += b->n * in) {
-        i = next_block(b, p->run, i, candidates);
-        keep_own(b);
-        if (b->n == 0)
-            continue;
-        st = sheaf__upload(c->device, b->list.at, b->at, (size_t)b->n * sizeof *b->at);
-        sheaf__op_finish(c->device, b->dx, sum, NULL, NULL, NULL, b->n, in, c->dtype);
-        sheaf__scatter(c, p->dx->data, b->dx,
-                       sheaf__row_map_listed(b->list.at, sheaf__rows_present(p->x)), b->n, in,
-                       false);
-    }
-    return st;
-}
-
 /* ---- one block ---- */
 
 static sheaf__logits logits_of(const block *b)
@@ -497,6 +448,53 @@ static int64_t next_block(block *b, const sheaf__head_run *run, int64_t i, int64
     return i;
 }
 
+/* Those of the block's rows that are this rank's, by their number there. */
+static void keep_own(block *b)
+{
+    const sheaf__row_shards *shards = b->p->x->shards;
+    const int64_t begin = shards->first[b->c->rank], end = shards->first[b->c->rank + 1];
+    int64_t n = 0;
+    for (int64_t i = 0; i < b->n; i++)
+        if (b->at[i] >= begin && b->at[i] < end)
+            b->at[n++] = b->at[i] - (int32_t)begin;
+    b->n = n;
+}
+
+/* The gradient of this rank's rows, of the roots of all. */
+static sheaf_status *sum_roots(block *b)
+{
+    sheaf__context *c = b->c;
+    const head_params *p = b->p;
+    const int64_t in = p->x->cols,
+                  candidates = p->run->unknown ? 0 : candidates_of(p->run, rows_of(p));
+    int64_t first[SHEAF_MAX_SLICES + 1] = { 0 };
+    for (int r = 1; r <= c->ranks && p->run->unknown; r++) /* each has a label */
+        first[r] = p->x->shards->first[r];
+    for (int64_t i = 0; i < candidates;) {
+        i = next_block(b, p->run, i, candidates);
+        for (int r = 1; r <= c->ranks; r++)
+            for (int64_t k = 0; k < b->n; k++)
+                first[r] += b->at[k] < p->x->shards->first[r];
+    }
+    sheaf__set_purpose(c, SHEAF__TRAFFIC_BACKWARD);
+    sheaf_status *st =
+        sheaf__sum_among(c, c->comm, &p->head->tree, b->root, first[c->ranks], in, first);
+    sheaf__set_purpose(c, SHEAF__TRAFFIC_FORWARD);
+    const float *sum = b->root[0] + first[c->rank] * in;
+    for (int64_t i = 0; i < candidates && st == NULL; sum += b->n * in) {
+        i = next_block(b, p->run, i, candidates);
+        keep_own(b);
+        if (b->n == 0)
+            continue;
+        st = sheaf__upload(c->device, b->list.at, b->at, (size_t)b->n * sizeof *b->at);
+        sheaf__op_finish(c->device, b->dx, sum, NULL, NULL, NULL, b->n, in, c->dtype);
+        sheaf__scatter(c, p->dx->data, b->dx,
+                       sheaf__row_map_listed(b->list.at, sheaf__rows_present(p->x)), b->n, in,
+                       false);
+    }
+    return st;
+}
+
 /* *late: there are weights to follow from losses; then: no gradients were made, as these need those
  * of all blocks. */
 static sheaf_status *run_blocks(bool *late, sheaf__tape *tape, block *b)
@@ -530,8 +528,8 @@ static sheaf_status *head_forward(sheaf__tape *tape, sheaf__op *op)
     sheaf__head_run *run = p->run;
     bool late = p->training && run->weigh != NULL;
     block b = { .c = c, .p = p };
-    sheaf_status *st = take_block(&b, p->training, run->take != NULL);
-    TRY(st, take_all_rows(&b));
+    sheaf_status *st = take_all_rows(&b); /* first: its size depends on no label */
+    TRY(st, take_block(&b, p->training, run->take != NULL));
     if (p->dx != NULL)
         sheaf__op_zero(c->device, p->dx->data, sheaf__rows_present(p->x) * p->x->cols, c->dtype);
     TRY(st, run_blocks(&late, tape, &b));

@@ -37,7 +37,7 @@ planned() {
 spare() { awk '/^rank/ { if ($2 in plan) print $2, plan[$2] - $4; else plan[$2] = $4 }' "$1" | sort; }
 # too_much FILE: of it, where the run needed more. What is counted is in use as the end of what is in use rises last, which of
 # two layouts of nearly the same may be a little less in the larger one.
-too_much() { awk '$2 < -4096 { print; bad = 1 } END { exit !bad }' "$1"; }
+too_much() { awk '$2 < -2048 { print; bad = 1 } END { exit !bad }' "$1"; }
 # settled NAME DEVICE: the run NAME left there what it left on cpu, and moved as many bytes; on cuda, whose ranks exchange
 # without the host, it left no operation to the processor.
 settled() {
