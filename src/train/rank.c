@@ -95,8 +95,8 @@ sheaf_status *sheaf__rank_open(sheaf__rank *out, const sheaf__grid *grid, int ra
                 : sheaf__device_for(&out->device, o->device, local,
                                     grid->processes != NULL ? 1 : o->tp * o->dp, threads, o->isa));
     TRY(st, sheaf__device_order(out->device, o->sums, o->dtype));
-    if (st != NULL)
-        return agree(grid, st);
+    if ((st = agree(grid, st)) != NULL)
+        return st;
     out->context = (sheaf__context){ .device = out->device,
                                      .own_process = grid != NULL && grid->processes != NULL,
                                      .comm = grid == NULL ? NULL : grid->group,
