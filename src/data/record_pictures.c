@@ -554,7 +554,7 @@ static sheaf_status *list_folder(char ***out, int64_t *count, const json_t *valu
     }
     TRY(st, missing(sheaf__list_dir(&names, &n, whole), whole, seen));
     for (int64_t i = 0; i < n && st == NULL; i++) {
-        if (names[i][0] == '.' || !sheaf__has_extension(names[i], ".jpg .jpeg .png .webp"))
+        if (names[i][0] == '.' || !sheaf__has_extension(names[i], SHEAF__OF_PICTURES))
             continue;
         st = SHEAF_GROW(out, NULL, *count + 1) ? sheaf__path_join(&(*out)[*count], whole, names[i])
                                                : sheaf__no_memory("a video");

@@ -80,6 +80,7 @@ sheaf_status *sheaf__picture_of_part(const json_t **out, const json_t *part, con
 /* sheaf__has_extension - is what a name has from its last dot on, in lower case, one of a list as
  * of sheaf__is_listed()? */
 bool sheaf__has_extension(const char *name, const char *list);
+#define SHEAF__OF_PICTURES ".jpg .jpeg .png .webp"
 /* sheaf__record_pictures_add - appends a picture that `name` stands for, borrowed; NULL: none. */
 sheaf_status *sheaf__record_pictures_add(sheaf__record_pictures *pictures, const char *name,
                                          const char *path, const sheaf__viewing *viewing);

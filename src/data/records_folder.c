@@ -77,7 +77,7 @@ static sheaf_status *read_entry(walk *w, char *path, const char *name, int depth
         st = remember(&is_new, w, &about);
         if (st == NULL && is_new)
             st = read_folder(w, path, depth + 1);
-    } else if (!folder && sheaf__has_extension(name, ".jpg .jpeg .png .webp")) {
+    } else if (!folder && sheaf__has_extension(name, SHEAF__OF_PICTURES)) {
         return add_path(&w->images, path);
     } else if (!folder && sheaf__has_extension(name, ".json")) {
         return add_path(&w->labels, path);
