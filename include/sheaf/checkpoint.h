@@ -220,12 +220,12 @@ typedef struct sheaf_weights_merge_options {
     const char *base; /* the model; NULL: the one that the first run among the adapters names */
     const char *const *adapters; /* [nadapters] PEFT folders, runs or checkpoints of training;
                                     merged in this order */
-    int nadapters;
-    const char *dst;       /* must not exist */
-    const char *config;    /* the base's, where its folder has none; NULL */
-    const char *combine;   /* "linear" or "cat": the adapters become one first; NULL */
-    const double *weights; /* [nadapters] for that; NULL: 1 each */
-    bool adapter_only;     /* write the combined adapter: there is no base */
+    int nadapters;               /* at most 64 */
+    const char *dst;             /* must not exist, or be an empty folder */
+    const char *config;          /* the base's, where its folder has none; NULL */
+    const char *combine;         /* "linear" or "cat": the adapters become one first; NULL */
+    const double *weights;       /* [nadapters] for that; NULL: 1 each */
+    bool adapter_only;           /* write the combined adapter: there is no base */
     sheaf_weights_merge_mode mode;
     const char *to;    /* "hf" or "sat"; NULL: hf */
     int tp;            /* sat: parts to write; 0: one */
@@ -269,9 +269,9 @@ typedef struct sheaf_weights_merge_report {
 } sheaf_weights_merge_report;
 
 /* sheaf_weights_merge - W + s B A in bounded memory, for every variant of PEFT's (docs/merge.md),
- * read back and checked. Errors: SHEAF_E_ARG when dst exists; SHEAF_E_LAYOUT when adapter and base
- * do not fit; SHEAF_E_UNSUPPORTED by name for kinds of adapters that are not known; SHEAF_E_NUMBER
- * when a finite weight would become infinite. */
+ * read back and checked. Errors: SHEAF_E_ARG when dst is in use; SHEAF_E_LAYOUT when adapter and
+ * base do not fit; SHEAF_E_UNSUPPORTED by name for kinds of adapters that are not known;
+ * SHEAF_E_NUMBER when a finite weight would become infinite. */
 SHEAF_API sheaf_status *sheaf_weights_merge(sheaf_weights_merge_report *report,
                                             const sheaf_weights_merge_options *options);
 
@@ -334,7 +334,7 @@ typedef struct sheaf_weights_init_options {
     size_t size;
     const char *spec; /* path of a config.json or SAT's model_config.json, a folder with one, or a
                          built-in name (sheaf_weights_init_name) */
-    const char *dst;  /* must not exist; becomes a Hugging Face folder */
+    const char *dst;  /* must not exist, or be an empty folder; becomes a Hugging Face folder */
     uint64_t seed;
     sheaf_dtype dtype; /* SHEAF_BOOL, which is 0: what the config says */
     int threads;
@@ -351,12 +351,12 @@ typedef struct sheaf_weights_init_report {
 } sheaf_weights_init_report;
 
 /* sheaf_weights_init - a new model with random weights, each number a function of the seed, the
- * tensor's name and its place alone. Errors: SHEAF_E_ARG for an unknown name or a dst that exists;
- * those of the config. */
+ * tensor's name and its place alone. Errors: SHEAF_E_ARG for an unknown name or a dst in use; those
+ * of the config. */
 SHEAF_API sheaf_status *sheaf_weights_init(sheaf_weights_init_report *report,
                                            const sheaf_weights_init_options *options);
-/* sheaf_weights_init_name - the i-th built-in name, and *what it is in a few words; NULL after the
- * last. Static storage. */
+/* sheaf_weights_init_name - the built-in name number `i`, from 0, and in *what a few words about
+ * it; both NULL after the last. Static. */
 SHEAF_API const char *sheaf_weights_init_name(const char **what, int i);
 
 #ifdef __cplusplus

@@ -32,7 +32,7 @@ typedef struct sheaf_model_evaluate_options {
                           int64_t vocab);
     void *context;
     const sheaf_events *events;
-    sheaf_control *control; /* stops it between rows, where `take` is given; may be NULL */
+    sheaf_control *control; /* stops it between rows; may be NULL */
     /* Of texts; 0: the run's, else the first of each. */
     sheaf_loss_on loss_on; /* the parts that have labels */
     sheaf_on_long on_long; /* treatment of texts longer than `seq` */

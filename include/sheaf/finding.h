@@ -29,6 +29,6 @@ typedef enum sheaf_severity {
  *   inferred     what files do not state, and what it was inferred from */
 typedef struct sheaf_finding {
     sheaf_severity severity;
-    const char *code;                              /* one of the above, a literal */
-    char *path, *tensor, *expected, *found, *cure; /* owned; "" where it does not apply */
+    const char *code;                              /* one of the above; static */
+    char *path, *tensor, *expected, *found, *cure; /* never NULL; "" where it does not apply */
 } sheaf_finding;

@@ -80,7 +80,7 @@ typedef struct sheaf_model_facts {
     const char *sums;   /* the order of its sums; static; NULL: its type has one only */
     int64_t positions;  /* most of prompt and answer; 0: as many as the first request takes */
     int64_t max_new;    /* of an answer, by the model's generation_config.json; 0: no such key */
-    int64_t pictures;   /* that a conversation may show; 0: the model sees none */
+    int64_t pictures;   /* that a conversation may show; 0: the model sees none; INT32_MAX: any */
 } sheaf_model_facts;
 
 SHEAF_API sheaf_status *sheaf_model_info(sheaf_model_facts *facts, const sheaf_model *model);
@@ -277,7 +277,8 @@ typedef struct sheaf_chat sheaf_chat;
 typedef struct sheaf_chat_options {
     size_t size;
     const char *load;          /* go on with what was saved there, and with its pictures; NULL */
-    const char *save;          /* will be saved there: a new file, or the one of `load`; NULL */
+    const char *save;          /* where sheaf_chat_save() will be called for: is it a new file, or
+                                  the one of `load`? NULL: not checked */
     const char *system;        /* system message; NULL */
     const char *const *images; /* [nimages] pictures that the first question is about */
     int64_t nimages;

@@ -28,8 +28,9 @@ typedef struct sheaf_plan_options {
     size_t size;
     uint64_t memory; /* bytes: the nearest setting to the requested one that fits (docs/plan.md);
                         0: that one itself */
-    /* Ranks on each host, which share its memory; 0 ends the list, and every rank after it has a
-     * host of its own. NULL: this machine, with all ranks in one process. */
+    /* Ranks on each host, which share its memory; 0 ends the list. Hosts with too few for all ranks
+     * take more, each its share. { 0 }: each rank has a host of its own. NULL: this machine, with
+     * all ranks in one process. */
     const int *slots;
     const char *place;  /* generation: layers over stages of tp ranks each (docs/generate.md), of
                            micro-batch sequences of seq tokens; NULL: training */

@@ -25,7 +25,7 @@ typedef enum sheaf_code {
     SHEAF_E_DATA,        /* training data or prompt is bad */
     SHEAF_E_NUMBER,      /* a loss or weight is not finite */
     SHEAF_E_PEER,        /* another rank failed; the text names it */
-    SHEAF_E_STOPPED,     /* asked to stop by a signal; state was saved */
+    SHEAF_E_STOPPED,     /* it was asked to stop (control.h); training has saved its state */
     SHEAF_E_UNSAFE,  /* a pickle wants to call something; the text names it. Nothing was called */
     SHEAF_E_CHANGED, /* a file was written to while it was read: neither sound nor damaged */
 } sheaf_code;

@@ -4,6 +4,8 @@
  *   OUT/metrics.jsonl      one line a step
  *   OUT/run.json           who ran it, when and where
  *   OUT/best.json          with evaluations: the step whose loss was lowest
+ *   OUT/reference          of some objectives: log-probabilities by the model it is compared with
+ *   OUT/rollouts.jsonl     of some objectives: completions that later steps read again
  *   OUT/checkpoints/       the state after some steps, from which a run goes on
  *   OUT/adapter/           method lora: PEFT form, appears when the run is done
  *   OUT/model/             methods head and full: Hugging Face form
