@@ -2,7 +2,7 @@
  *
  *   {"runs": [{"started": "2026-11-21T08:00:00Z", "step": 0, "steps": 40, "host": "node7", "pid":
  * 17, "version": "0.1.0", "cpu": "...", "ranks": 2, "threads": 8, "carrier": "threads", "command":
- * ["sheaf", "train", ...]}, ...]}
+ * ["train", ...]}, ...]}
  *
  * A key "base" beside "runs" has the run's origin (train/origin.h).
  *
