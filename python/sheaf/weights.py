@@ -129,7 +129,7 @@ class Finding:
 class Verification:
     """What verify() found. Numbers are -1, parallel sizes 0 and texts "" where they are not known."""
 
-    sound: bool  # no finding is a defect
+    sound: bool  # no finding is a defect, and all parts lie in one place
     full: bool  # every byte was looked at
     partial: bool
     adapter: bool
@@ -249,14 +249,14 @@ def convert(
     """Joins, divides, changes form and dtype: `dst` appears complete or not at all (docs/convert.md).
 
     src: the checkpoint, a folder or file
-    dst: the folder to write; to "gguf" a file
-    to: the form to write: "hf", "peft", "sat", "gguf", ... (docs/convert.md)
+    dst: the folder to write, which must not exist or be empty; to "gguf" and its like a file
+    to: the form to write: "hf", "sat", "peft", "sheaf", "gguf", "gguf-lora" or "gguf-mmproj"
     dialect: the form of src (docs/dialects.md), where it is not recognised
     also: folders or files with other parts of it
     config: the model's config.json, where its folder has none
     model_class: to "sat": "CogAgentModel", where the config names the wrong one
     adapter: to "sat": a PEFT adapter of src, to be written as SAT's LoRA
-    base: of a run, its base model, where it lies elsewhere now
+    base: of a run, its base model, where it lies elsewhere now; to "gguf-lora" the adapter's
     lora_alpha: to "peft": of LoRA inside src, where its config does not lie there
     own_lora: to "sat": LoRA of src's own is merged, into as many parts as src has
     dtype: of what is written: "float32", "bfloat16" or "float16"; default as in src
@@ -288,7 +288,7 @@ def convert(
 
 @dataclass(frozen=True)
 class Merged:
-    """What merge() wrote; the fields are those of sheaf_weights_merge_report."""
+    """What merge() wrote: fields of sheaf_weights_merge_report."""
 
     tensors: int
     bytes: int
@@ -334,7 +334,7 @@ def merge(
 
     base: the model; None where one of the adapters is a run that names it
     adapters: PEFT folders, or runs, merged in this order
-    dst: the folder to write
+    dst: the folder to write, which must not exist or be empty
     config: the model's config.json, where its folder has none
     combine: make one adapter of several first: "linear" or "cat"
     weights: of each adapter; default 1
