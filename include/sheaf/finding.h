@@ -26,7 +26,8 @@ typedef enum sheaf_severity {
  *   unsafe       a pickle that wants to call something
  *   unsupported  understood, and refused
  *   unread       a tensor of a kind that is not read (quantized, sparse, ...), which would be lost
- *   inferred     what files do not state, and what it was inferred from */
+ *   inferred     what files do not state, and what it was inferred from
+ *   code         Python files beside a model, which are never run */
 typedef struct sheaf_finding {
     sheaf_severity severity;
     const char *code;                              /* one of the above; static */
