@@ -62,9 +62,9 @@ cat <<'END'
 
 ## CogVLM and CogAgent at every number of ranks
 
-GiB of the fullest rank, 8 slices, bfloat16, one row a step, 8 compute threads in all, sums of bfloat16 by tiles (by pairs the same); 1 GiB is 1.07
-GB, so that a card of 24 GB has 22.3. Of 5 to 7 ranks the fullest holds two of 8 slices, as of 4. "again" is with
-`--checkpointing`.
+GiB of the fullest rank, 8 slices, bfloat16, one row a step, 8 compute threads in all, sums of bfloat16 by tiles (by
+pairs the same); 1 GiB is 1.07 GB, so that a card of 24 GB has 22.3. Of 5 to 7 ranks the fullest holds two of 8 slices,
+as of 4. "again" is with `--checkpointing`.
 
     sheaf plan --config tests/data/configs/MODEL.json --lora-rank 16 --lora-targets all-linear \
                --dtype bfloat16 --sums tiles --threads 8 --table methods
