@@ -26,7 +26,7 @@
 #  13. SOAK_FAILURES (200) failures of ranks that are threads or processes of each MPI, each gone on from, by hand and by
 #      --restarts, and each kind of failure at each kind of exchange, on the first, a middle and the last rank, and of processes of
 #      eval, generate, convert and merge (soak_ranks.sh)
-#  14. every family, method, dtype and T = 1..3 on devices whose memory is not the host's (soak_devices.sh)
+#  14. families of every kind, every method, dtype and T = 1..3 on devices whose memory is not the host's (soak_devices.sh)
 #  15. the same on emulated GPUs: one, several, and of the older tensor cores
 #  16. with SOAK_REAL=all, or names: models of real size on NF4 bases, and a checkpoint of 35 GB (soak_real.sh)
 #  17. transformers with bitsandbytes writes and loads the same quantized folders, and PEFT merges onto them alike (needs a

@@ -1,5 +1,5 @@
-# soak_devices.sh - a section of soak.sh, which sources it: every family on devices whose memory is not the host's, or on those
-# that $SHEAF_DEVICES names, by every method, at T = 1, 2, 3, in all dtypes and orders, with packing, dropout, checkpointing and
+# soak_devices.sh - a section of soak.sh, which sources it: families of every kind on devices whose memory is not the host's, or
+# on those that $SHEAF_DEVICES names, by every method, at T = 1, 2, 3, in all dtypes and orders, with packing, dropout, checkpointing and
 # noise; resumes, evaluations, answers. SOAK_FAMILIES="qwen3 packed" runs only those.
 #
 # Uses $golden, $work, $sheaf, odd_model(), pass() and fail().
@@ -111,10 +111,10 @@ answers() {
     # shellcheck disable=SC2086
     case $f in cog*) ;; *) chats "$f, a conversation, $dtype" "$work/questions" --model "$work/$f.model" --max-new 6 --greedy --tp 2 --dtype "$dtype" $order ;; esac
 }
-for f in cogvlm-tiny cogagent-tiny omnilmm-tiny minicpmv-tiny minicpmv-2.5-tiny minicpmv-2.0-tiny; do
+for f in cogvlm-tiny cogagent-tiny cogvlm2-tiny glm4v-tiny omnilmm-tiny minicpmv-tiny minicpmv-2.5-tiny minicpmv-2.0-tiny minicpmv-4.5-tiny; do
     wanted $f || continue
     "$sheaf" init $f "$work/$f.model" --seed 1 >/dev/null 2>&1 || fail "init $f"
-    case $f in cog*) plan=exact ;; *) plan=most ;; esac
+    case $f in cogvlm-* | cogagent-*) plan=exact ;; *) plan=most ;; esac
     family $f "$work/$f.model" "$work/talks.json" all-linear
     n=0
     for dtype in float32 bfloat16 float16; do answers $f $dtype $((n++)); done

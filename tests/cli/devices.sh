@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The command on devices whose memory is not the host's: a small run of every family, answers and conversations give the
-# bytes of the processor; what moves to and from the device is what plan counts. The whole matrix: ../soak_devices.sh.
+# The command on devices whose memory is not the host's: a small run of families of every kind, answers and conversations
+# give the bytes of the processor; what moves to and from the device is what plan counts. The whole matrix:
+# ../soak_devices.sh.
 . "$(dirname "$0")/lib.sh"
 . "$SHEAF_SOURCE_ROOT/tests/devices/compare.sh"
 families=$SHEAF_SOURCE_ROOT/tests/data/families
@@ -131,15 +132,18 @@ cat >"$work/talks.json" <<'END'
 END
 while read -r f flags; do
     "$sheaf" init "$f" "$work/$f.model" --seed 1 >/dev/null 2>&1 || fail "init $f"
-    case $f in cog*) plan=exact ;; *) plan=most ;; esac
+    case $f in cogvlm-* | cogagent-*) plan=exact ;; *) plan=most ;; esac
     # shellcheck disable=SC2086
     trains "$f" --model "$work/$f.model" --data "$work/talks.json" "${lora[@]}" --lora-targets all-linear $flags
 done <<'END'
 cogvlm-tiny --tp 2 --dtype bfloat16 --sums mma16
 cogagent-tiny --dtype float32
+cogvlm2-tiny --dtype bfloat16 --sums pairs
+glm4v-tiny --tp 2 --dtype float32
 omnilmm-tiny --tp 2 --dtype float32
 minicpmv-tiny --dtype bfloat16 --sums pairs
 minicpmv-2.0-tiny --tp 2 --dtype float16 --sums mma16
+minicpmv-4.5-tiny --tp 2 --dtype bfloat16 --sums mma16
 END
 resumes minicpmv-tiny --steps 3 --tp 2
 says "eval of pictures" eval --model "$work/minicpmv-tiny.cpu" --data "$work/talks.json" --dtype float32 --json
