@@ -36,14 +36,16 @@ typedef struct sheaf_tree {
 } sheaf_tree;
 
 /* sheaf_tree_init - roots are maximal complete subtrees inside one rank's range.
+ *   slices   a power of two, at most SHEAF_MAX_SLICES
+ *   ranks    1 to slices
  *   present  [slices], or NULL for all present */
 SHEAF_API void sheaf_tree_init(sheaf_tree *tree, int slices, int ranks, const bool *present);
 /* sheaf_tree_own - index of the first root of `rank`, and how many it has. */
 SHEAF_API int sheaf_tree_own(const sheaf_tree *tree, int rank, int *count);
 
-/* One step of a reduction program: acc[dst] = acc[a] + acc[b]. */
+/* One step of a reduction program: acc[a] = acc[a] + acc[b]. */
 typedef struct sheaf_tree_add {
-    int a, b; /* indices into the list of operands; the result replaces a */
+    int a, b; /* indices into the list of operands */
 } sheaf_tree_add;
 
 /* sheaf_tree_program_roots - the additions that turn all roots' values into the

@@ -49,6 +49,7 @@ SHEAF_API sheaf_status *sheaf_in(sheaf_status *st, const char *fmt, ...) SHEAF_P
 /* sheaf_status_copy - an independent copy (to hand one rank's failure to all). */
 SHEAF_API sheaf_status *sheaf_status_copy(const sheaf_status *st);
 
+/* sheaf_status_code - of a failure: here and below `st` is not NULL, unless it says so. */
 SHEAF_API sheaf_code sheaf_status_code(const sheaf_status *st);
 /* sheaf_status_errno - the error of the operating system behind `st` (errno), 0 where there is
  * none. */
