@@ -200,7 +200,7 @@ extern const sheaf__choice sheaf__loss_choices[]; /* answers, last, all as sheaf
 extern const sheaf__choice sheaf__long_choices[]; /* error, cut, skip as sheaf_on_long */
 extern const sheaf__choice sheaf__bad_choices[];  /* error, skip as sheaf_on_bad */
 #define SHEAF__BAD_HELP                                                                            \
-    "bad records: an error (default), or skipped; their number and the first one are reported"
+    "bad records: an error (default), or skipped; their number and the first ones are reported"
 #define SHEAF__FIELDS_HELP "other names of fields in the records: question=prompt,answer=completion"
 #define SHEAF__LOSS_HELP                                                                            \
     "what is learned of a text: all answers (default), the last of a conversation, everything, or " \

@@ -17,9 +17,10 @@ const char cmd_chat_usage[] =
     "usage: sheaf chat MODEL [--image FILE]... [FLAG...]\n"
     "Answers the lines of its input, one after the other. A line that begins with / is a command:\n"
     "/help lists them; // begins a question with /. Ctrl-C ends the answer, and between answers the\n"
-    "chat. OmniLMM and MiniCPM-V read several pictures: they stand before the next question, or\n"
-    "where it says <image>. Sampling that no flag sets is what the model's generation_config.json\n"
-    "says; without one, these two models sample as their own chat() does, others are --greedy.\n";
+    "chat. OmniLMM, MiniCPM-V and Qwen-VL read several pictures: they stand before the next\n"
+    "question, or where it says <image>. Sampling that no flag sets is what the model's\n"
+    "generation_config.json says; without one, these and GLM-4V sample as their own programs do,\n"
+    "others are --greedy.\n";
 
 typedef struct settings {
     const char *save, *load;
