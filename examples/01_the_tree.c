@@ -3,8 +3,8 @@
  *   01_the_tree
  *
  * Adds one float per slice along the fixed tree, as 1, 2, ... 8 ranks would: each
- * adds the complete subtrees it owns, then the roots are added. Every line ends in
- * the same bits; adding rank by rank would not. */
+ * adds the complete subtrees it owns, then the roots are added. That sum has the same
+ * bits in every line; the sum rank by rank has not. */
 #include <stdio.h>
 
 #include "sheaf/owner.h"

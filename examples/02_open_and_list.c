@@ -3,7 +3,7 @@
  *   02_open_and_list PATH
  *
  * PATH may be a model, an adapter or a checkpoint of any program that sheaf reads: tensors are
- * listed undivided, by their canonical names. Of each, the first value of a float32 one is read. */
+ * listed undivided, by their canonical names, those of float32 with their first value. */
 #include <inttypes.h>
 #include <stdio.h>
 

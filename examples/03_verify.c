@@ -2,8 +2,7 @@
  *
  *   03_verify PATH
  *
- * Prints what was found, with the command that cures it, and exits with 1 when PATH is not sound.
- */
+ * Prints each finding with what cures it, and exits with 1 when PATH is not sound. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,6 +18,8 @@ static void print_finding(const sheaf_finding *f)
     if (*f->expected != '\0')
         printf("  expected: %s\n", f->expected);
     printf("  found:    %s\n", f->found);
+    if (*f->cure != '\0')
+        printf("  try:      %s\n", f->cure);
 }
 
 int main(int argc, char **argv)

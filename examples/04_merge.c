@@ -8,7 +8,7 @@
 
 #include <sheaf/sheaf.h>
 
-/* Notes and warnings; called from any of the threads that merge. */
+/* Called from any of the threads that merge. */
 static void hear(void *context, const sheaf_event *event)
 {
     (void)context;

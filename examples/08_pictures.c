@@ -3,8 +3,8 @@
  *   08_pictures MODEL QUESTION PICTURE...
  *   08_pictures MODEL '[{"role": "user", "content": "<image> or <image>?"}, ...]' PICTURE...
  *
- * MODEL reads several pictures in a prompt: an OmniLMM or a MiniCPM-V, or the OUT of a training run
- * of one. `sheaf generate --greedy` says the same. */
+ * MODEL reads several pictures in a prompt: an OmniLMM, a MiniCPM-V or a Qwen-VL, or the OUT of a
+ * training run of one. `sheaf generate --greedy` says the same. */
 #include <inttypes.h>
 #include <stdio.h>
 
