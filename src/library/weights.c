@@ -14,22 +14,6 @@ struct sheaf_weights {
     sheaf_weights_facts facts;
 };
 
-/* Opens a path with a given dialect or config. */
-static sheaf_status *open_told(sheaf_probe *probe, const char *path, const sheaf_weights_options *o)
-{
-    sheaf_catalog *c = NULL;
-    sheaf_status *st = sheaf__any_read(
-        &c, path, &(sheaf_dialect_hints){ .from = o->dialect, .config = o->config });
-    if (st != NULL)
-        return st;
-    probe->dialect = c->dialect->name;
-    if (c->config_path != NULL && (probe->config = strdup(c->config_path)) == NULL) {
-        sheaf__catalog_free(c);
-        return sheaf__no_memory(path);
-    }
-    return sheaf__catalog_source(&probe->source, c, false);
-}
-
 static size_t bytes_of(const sheaf_source_entry *e)
 {
     return ((size_t)sheaf__elements(e->ndim, e->shape) * (size_t)sheaf_dtype_bits(e->dtype) + 7) /
@@ -62,8 +46,9 @@ sheaf_status *sheaf_weights_open(sheaf_weights **out, const char *path,
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_weights_open"), "a path");
     if (st == NULL && (w = calloc(1, sizeof *w)) == NULL)
         st = sheaf__no_memory(path);
+    const sheaf_dialect_hints hints = { .from = o.dialect, .config = o.config };
     TRY(st, o.dialect == NULL && o.config == NULL ? sheaf_probe_open(&w->probe, path, false)
-                                                  : open_told(&w->probe, path, &o));
+                                                  : sheaf_probe_open_as(&w->probe, path, &hints));
     if (st != NULL) {
         sheaf_weights_close(w);
         return st;

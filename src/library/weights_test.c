@@ -131,6 +131,22 @@ TEST(test_weights__a_config_may_lie_elsewhere)
     free(elsewhere);
 }
 
+TEST(test_weights__a_dialect_that_is_given_is_an_adapters_too)
+{
+    const char *path = golden("llama/tiny_llama/lora/adapter_final");
+    sheaf_weights *w;
+    sheaf_weights_facts facts = { .size = sizeof facts }, given = { .size = sizeof given };
+    const sheaf_weights_options how = { .size = sizeof how, .dialect = "peft" };
+    CHECK_OK(sheaf_weights_open(&w, path, NULL));
+    CHECK_OK(sheaf_weights_info(&facts, w));
+    sheaf_weights_close(w);
+    CHECK_OK(sheaf_weights_open(&w, path, &how));
+    CHECK_OK(sheaf_weights_info(&given, w));
+    sheaf_weights_close(w);
+    assert_int_equal(given.kind, SHEAF_WEIGHTS_ADAPTER);
+    assert_true(given.tensors > 0 && given.tensors == facts.tensors);
+}
+
 /* ---- whole checkpoints ---- */
 
 static void count_differences(void *context, const sheaf_diff_item *item)

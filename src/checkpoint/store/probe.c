@@ -46,6 +46,19 @@ static void read_tied(sheaf_probe *probe, const sheaf_catalog *c)
     sheaf_status_free(st);
 }
 
+/* Takes c over. bare: a file of tensors of no known model. */
+static sheaf_status *take_tensors(sheaf_probe *probe, sheaf_catalog *c, bool bare, bool all)
+{
+    const bool adapter = probe->kind == SHEAF_WEIGHTS_ADAPTER;
+    probe->dialect = c->dialect->name;
+    if (!adapter && !bare)
+        read_tied(probe, c);
+    if (c->config_path == NULL || bare || (probe->config = strdup(c->config_path)) != NULL)
+        return sheaf__catalog_source(&probe->source, c, adapter || all);
+    sheaf__catalog_free(c);
+    return sheaf__no_memory("path of a config");
+}
+
 static sheaf_status *open_tensors(sheaf_probe *probe, const char *path, bool all)
 {
     const bool adapter = probe->kind == SHEAF_WEIGHTS_ADAPTER,
@@ -57,17 +70,7 @@ static sheaf_status *open_tensors(sheaf_probe *probe, const char *path, bool all
                                         .buffers = bare };
     sheaf_catalog *c = NULL;
     sheaf_status *st = sheaf__any_read(&c, path, &hints);
-    if (st != NULL)
-        return st;
-    probe->dialect = c->dialect->name;
-    if (!adapter && !bare)
-        read_tied(probe, c);
-    if (c->config_path != NULL && !bare && (probe->config = strdup(c->config_path)) == NULL)
-        st = sheaf__no_memory(path);
-    if (st == NULL)
-        return sheaf__catalog_source(&probe->source, c, adapter || all);
-    sheaf__catalog_free(c);
-    return st;
+    return st == NULL ? take_tensors(probe, c, bare, all) : st;
 }
 
 static sheaf_status *open_folder(sheaf_probe *probe, const char *path, bool all)
@@ -97,6 +100,23 @@ sheaf_status *sheaf_probe_open(sheaf_probe *out, const char *path, bool all)
         st = sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s", path), "a folder or a .safetensors file");
         sheaf__path_hub(sheaf_found(st, "%s", sheaf__path_what(path)), path);
     }
+    if (st != NULL)
+        sheaf_probe_close(out);
+    return st;
+}
+
+sheaf_status *sheaf_probe_open_as(sheaf_probe *out, const char *path,
+                                  const sheaf_dialect_hints *hints)
+{
+    sheaf_catalog *c = NULL;
+    *out = (sheaf_probe){ 0 };
+    sheaf_status *st = sheaf__any_read(&c, path, hints);
+    if (st != NULL)
+        return st;
+    out->kind = c->dialect->adapter    ? SHEAF_WEIGHTS_ADAPTER
+                : c->dialect->manifest ? SHEAF_WEIGHTS_CHECKPOINT
+                                       : SHEAF_WEIGHTS_MODEL;
+    st = take_tensors(out, c, false, false);
     if (st != NULL)
         sheaf_probe_close(out);
     return st;

@@ -23,6 +23,9 @@ typedef struct sheaf_probe {
  * model's folder. Errors: SHEAF_E_IO if nothing is there; those of the dialect; the first defect of
  * a checkpoint that is not whole. */
 sheaf_status *sheaf_probe_open(sheaf_probe *out, const char *path, bool all);
+/* sheaf_probe_open_as - by a given dialect or config. */
+sheaf_status *sheaf_probe_open_as(sheaf_probe *out, const char *path,
+                                  const sheaf_dialect_hints *hints);
 void sheaf_probe_close(sheaf_probe *probe);
 const char *sheaf_probe_kind_name(sheaf_weights_kind kind); /* "model", "adapter", ... */
 
