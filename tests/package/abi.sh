@@ -73,8 +73,8 @@ for what in functions types; do
         not_ok "the $what are those of tests/abi/$what.txt" "$difference
 If this change is meant: bash tests/package/abi.sh . $library --update
 Lines that only came (>) need no more. Where one went or changed (<), programs that were compiled
-before break: raise the version in meson.build, which is the number in the library's name, unless
-CHANGELOG.md has that version as unreleased."
+before break: raise the number in the library's name (soversion in meson.build), unless no release
+has it."
     fi
 done
 exit $bad
