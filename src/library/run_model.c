@@ -336,13 +336,17 @@ static sheaf_status *check_result(const sheaf__opened *opened, const sheaf__run_
 static sheaf_status *take_base(sheaf__run_model *run)
 {
     const char *model = run->r.options.model, *out = run->r.out;
-    if (model == NULL || model[0] == '\0')
+    const bool named = model != NULL && model[0] != '\0';
+    if (!named && !run->r.alone)
         return sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "%s/settings", out), "the key 'model'");
-    if (sheaf__path_kind(model) == SHEAF_PATH_NONE) {
+    if (!named || sheaf__path_kind(model) == SHEAF_PATH_NONE) {
         sheaf_status *st = sheaf_fail(SHEAF_E_IO, "%s: the base of this run", out);
-        sheaf_expected(st, "a model at %s, as its settings say%s", model,
-                       model[0] == '/' ? "" : " (seen from the folder it was trained in)");
-        return sheaf_try_this(sheaf_found(st, "nothing there"),
+        if (named)
+            sheaf_expected(st, "a model at %s, as its settings say%s", model,
+                           model[0] == '/' ? "" : " (seen from the folder it was trained in)");
+        else
+            sheaf_expected(st, "the run's settings beside it, which name it");
+        return sheaf_try_this(sheaf_found(st, named ? "nothing there" : "none"),
                               "where it lies now: `model BASE` `adapter %s`",
                               run->r.step != NULL ? run->r.step : out);
     }

@@ -22,7 +22,7 @@ void sheaf__sums_note(const char *device, sheaf_sums given, sheaf_sums before, s
 void sheaf__sums_slow(const char *device, sheaf_sums sums, sheaf_dtype dtype,
                       const sheaf_events *events);
 /* Of kernels of AVX2 and AVX-512, and of the reference, which attention still takes. */
-#define SHEAF__MMA_SPEED "20 to 28 GFLOP/s with AVX2 or AVX-512, a quarter of float32"
+#define SHEAF__MMA_SPEED "20 to 29 GFLOP/s with AVX2 or AVX-512, a quarter of float32"
 /* sheaf__sums_choose - the order that a run takes: the given one (*sums), else that of the run it
  * continues (`before`), else that of the device's tensor cores, else the processor's fastest;
  * UNNAMED where `dtype` has no such choice, which in float16 is the order of processors. Of GPUs of

@@ -60,6 +60,8 @@ rm -rf "$work/same"
 runs "to peft" 0 . convert "$work/alone" "$work/peft" --to peft --base "$model"
 same "has the same factors" "$run/adapter/adapter_model.safetensors" "$work/peft/adapter_model.safetensors"
 runs "without its base" 3 'the base of this run .*the run.s settings beside it.*try: +where it lies now: --base BASE' convert "$work/alone" "$work/none" --to peft
+runs "nor has eval one" 3 'alone: the base of this run .*the run.s settings beside it.*try: +where it lies now: --model BASE --adapter [^ ]*/alone' eval --model "$work/alone" --data "$data"
+runs "that is given" 0 'over [0-9]* label tokens' eval --model "$model" --adapter "$work/alone" --data "$data"
 runs "another base" 3 "the base of the run: weights, tensor .*try: +give the model that the run was trained on" merge "$work/merged" "$step4" "$work/none"
 runs "an adapter for SAT" 3 'expected: CogVLM or CogAgent.*found: +a run on a model of family llama.*try: +--to hf, the whole model; --to peft, the adapter' convert "$step4" "$work/none" --to sat
 runs "a base without a run" 2 '--base.*a run or a checkpoint of training' convert "$model" "$work/none" --to hf --base "$model"

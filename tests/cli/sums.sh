@@ -91,6 +91,7 @@ check "and in float32 none" bash -c "grep -q '\"tokens\"' '$work/stdout' && ! gr
 runs "an order that there is not" 2 'sums.*pairs, tiles, mma8 or mma16' generate --model "$model" --tokens 5 --sums squares
 runs "plan knows it" 0 '"peak"' plan --config "$model/config.json" --dtype bfloat16 --sums tiles --seq 64 --json
 runs "what computes them here" 0 '"sums": "(pairs|tiles)"' info --machine --json
+runs "kernels of the processor and of GPUs" 0 '"kernels": "[a-z0-9]+".*"gpu_kernels": \{"' info --machine --json
 
 # ---- what is fixed ----
 train "a run of one slice" alone --slices 1

@@ -185,6 +185,8 @@ static sheaf_status *show_machine(output *t)
     free(text);
     text = NULL;
     if (st == NULL && t->cli->json) {
+        json_object_set(gpus, "gpu_kernels", json_object_get(gpus, "kernels"));
+        json_object_del(gpus, "kernels"); /* those of the processor have that key */
         json_object_update(facts, gpus);
         st = sheaf__json_text(&text, facts, 0);
         sheaf__json_put_raw(&t->json, "machine", text == NULL ? "" : text);
