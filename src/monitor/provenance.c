@@ -24,7 +24,7 @@ static void add_entry(sheaf_text *text, const sheaf_provenance *run)
     sheaf__json_begin(&j);
     sheaf__json_put(
         &j,
-        "started:s step:d steps:d host:s pid:i version:s cpu:s ranks:i threads:i carrier:s command:[",
+        "started:s step:d steps:d host:s pid:i version:s cpu:s ranks:i threads:i transport:s command:[",
         started, run->step, run->steps, host, getpid(), SHEAF_VERSION, cpu, run->ranks,
         run->threads, run->transport);
     for (int i = 0; i < run->nwords; i++)

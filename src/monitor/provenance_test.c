@@ -40,7 +40,7 @@ static void check_entries(size_t count, const int64_t *steps)
         assert_int_equal(json_integer_value(json_object_get(entry, "ranks")), 2);
         assert_int_equal(json_integer_value(json_object_get(entry, "threads")), 8);
         assert_int_equal(json_integer_value(json_object_get(entry, "pid")), getpid());
-        assert_string_equal(json_string_value(json_object_get(entry, "carrier")), "threads");
+        assert_string_equal(json_string_value(json_object_get(entry, "transport")), "threads");
         assert_int_equal(strlen(json_string_value(json_object_get(entry, "started"))), 20);
         assert_true(strlen(json_string_value(json_object_get(entry, "host"))) > 0);
         assert_int_equal(json_array_size(command), 4);

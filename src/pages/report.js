@@ -468,7 +468,7 @@
     byId("starts").replaceChildren(...data.runs.map((run, i) => el("div", { class: "start" }, el("h3", {}, el("span", { class: "swatch", color: colour(i) }), run.name),
       el("div", { class: "wide", tabindex: "0", role: "region", "aria-label": `Starts of ${run.name}` }, el("table", {},
         el("thead", {}, el("tr", {}, ...["Started", "After step", "Host", "Processor", "Ranks", "Threads", "Transport", "Version", "Command"].map((h) => el("th", { scope: "col" }, h)))),
-        el("tbody", {}, ...run.starts.map((s) => el("tr", {}, ...[s.started, s.step, s.host, s.cpu, s.ranks, s.threads === 0 ? "all" : s.threads, s.carrier, s.version].map((v) => el("td", {}, v === undefined ? "–" : String(v))),
+        el("tbody", {}, ...run.starts.map((s) => el("tr", {}, ...[s.started, s.step, s.host, s.cpu, s.ranks, s.threads === 0 ? "all" : s.threads, s.transport, s.version].map((v) => el("td", {}, v === undefined ? "–" : String(v))),
           el("td", {}, el("code", {}, s.command || "–"))))))))));
   }
   /* Unchanged parts stay as they are, with the selection in them. */

@@ -236,7 +236,7 @@ static void put_start_number(sheaf_json_writer *j, const json_t *start, const ch
 
 static void put_start(sheaf_json_writer *j, const json_t *start)
 {
-    static const char *const texts[] = { "started", "host", "cpu", "version", "carrier" };
+    static const char *const texts[] = { "started", "host", "cpu", "version", "transport" };
     static const char *const numbers[] = { "step", "steps", "ranks", "threads" };
     sheaf__json_open(j, NULL, '{');
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {

@@ -22,10 +22,10 @@ static const struct {
       "[], 'odd': []",
       "" },
     { "a run that is done", "{'step': 2, 'loss': 1}\n",
-      "{'runs': [{'started': 'then', 'host': 'n1', 'cpu': 'x', 'version': '0', 'carrier': "
+      "{'runs': [{'started': 'then', 'host': 'n1', 'cpu': 'x', 'version': '0', 'transport': "
       "'threads', 'step': 0, 'steps': 2, 'ranks': 3, 'threads': 0, 'command': ['sheaf', 'a b']}]}",
       "# by: hand\nlr: 0.5\nno setting\nmodel:   a: b\n",
-      "'starts': [{'started': 'then', 'host': 'n1', 'cpu': 'x', 'version': '0', 'carrier': "
+      "'starts': [{'started': 'then', 'host': 'n1', 'cpu': 'x', 'version': '0', 'transport': "
       "'threads', 'step': 0, 'steps': 2, 'ranks': 3, 'threads': 0, 'command': 'sheaf 'a b''}], "
       "'settings': [['lr', '0.5'], ['model', 'a: b']], 'state': 'done', 'steps': 2",
       "" },
