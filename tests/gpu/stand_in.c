@@ -326,9 +326,7 @@ typedef struct copy {
 static void do_copy(void *with)
 {
     const copy *c = with;
-    sheaf__fence_enter();
     memmove(c->to, c->from, c->bytes);
-    sheaf__fence_leave();
 }
 
 static sheaf__gpu_error queued(bool done)
@@ -447,10 +445,7 @@ static void do_launch(void *with)
     launch *l = with;
     char text[SHEAF__EMU_TEXT];
     l->what.arguments = l->arguments;
-    sheaf__fence_enter();
-    const bool done = sheaf__emulate(&l->what, text);
-    sheaf__fence_leave();
-    if (!done)
+    if (!sheaf__emulate(&l->what, text))
         sheaf__stand_in_stop(text);
 }
 

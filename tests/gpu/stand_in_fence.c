@@ -33,6 +33,7 @@ static void allow_all(int how)
 bool sheaf__fence_add(uintptr_t at, size_t bytes)
 {
     const range new = { at, bytes };
+    (void)madvise((void *)at, bytes, MADV_HUGEPAGE); /* pages are what it costs to let in */
     pthread_mutex_lock(&all.lock);
     int i = 0;
     while (i < all.ranges && all.range[i].at + all.range[i].bytes != at)
