@@ -5,7 +5,8 @@
 . "$SHEAF_SOURCE_ROOT/tests/plan_peak.sh"
 
 model=$work/model
-"$sheaf" init "$SHEAF_SOURCE_ROOT/demo/model.json" "$model" --seed 1 >/dev/null 2>&1 || fail "init of a model"
+sed 's/_size": 192/_size": 48/; s/_size": 500/_size": 125/; s/_layers": 4/_layers": 2/' "$SHEAF_SOURCE_ROOT/demo/model.json" >"$work/model.json"
+"$sheaf" init "$work/model.json" "$model" --seed 1 >/dev/null 2>&1 || fail "init of a model"
 for ((i = 0; i < 24; i++)); do # answers of different lengths; each sixth pair has its longer answer rejected
     good="yes, $i" bad="no, never, not $((i * i)) of them"
     [ $((i % 6)) -ne 0 ] || { good="yes, all $((i * 31)) of them"; bad=no; }
@@ -18,7 +19,7 @@ run() { # run OUT FLAG...
     shift
     rm -rf "$out"
     [[ " $* " == *" --method full "* ]] || set -- --lora-targets all-linear --lora-rank 4 "$@"
-    [[ " $* " == *" --steps "* ]] || set -- --steps 3 --micro-batch 2 --accumulate 4 --lr 1e-2 "$@"
+    [[ " $* " == *" --steps "* ]] || set -- --steps 3 --micro-batch 2 --accumulate 4 --lr 2e-2 "$@"
     "$sheaf" train "${data[@]}" --seed 3 --out "$out" "$@" >"$work/said" 2>&1 || { local code=$?; cat "$work/said"; return $code; }
 }
 
@@ -108,7 +109,7 @@ rm -rf "$work"/half/checkpoints/step-*
 echo '{}' >"$work/half/rollouts.jsonl"
 damage half 39
 runs "one without a step begins anew" 0 'begins anew.*step 3/3' train "${data[@]}" --seed 3 --out "$work/half" --lora-targets all-linear \
-    --lora-rank 4 --steps 3 --micro-batch 2 --accumulate 4 --lr 1e-2 --objective dpo --beta 0.5
+    --lora-rank 4 --steps 3 --micro-batch 2 --accumulate 4 --lr 2e-2 --objective dpo --beta 0.5
 check "with sums of its own" equal whole half
 absent "and nothing of the other's" "$work/half/rollouts.jsonl"
 shared=(--reference-cache "$work/cache/of it")
@@ -177,7 +178,7 @@ runs "of another alpha" 3 'its modules.*rank 4, alpha 5, ' "${unlike[@]}" --lora
 runs "of another scale" 3 'its modules.*rank 4, .*scale 4' "${unlike[@]}" --lora-targets all-linear --lora-rank 4 --lora-rslora
 runs "of more modules" 3 'expected: .*layers.1.self_attn.q_proj.*found: .*layers.0.self_attn.k_proj' "${unlike[@]}" --lora-targets q_proj --lora-rank 4
 runs "where no adapter is trained" 3 'expected: +a model, as this run trains no adapter' "${unlike[@]}" --method full
-check "a model of other weights" "$sheaf" init "$SHEAF_SOURCE_ROOT/demo/model.json" "$work/second" --seed 2 --quiet
+check "a model of other weights" "$sheaf" init "$work/model.json" "$work/second" --seed 2 --quiet
 data=(--model "$work/second" --data "$work/pairs.jsonl")
 check "its adapter" run other --objective orpo --steps 1
 data=(--model "$model" --data "$work/pairs.jsonl")
@@ -185,7 +186,7 @@ runs "is of another base" 3 'other/adapter: its base.*fingerprint' train "${data
     --lora-targets all-linear --lora-rank 4
 check "another model, whose bytes are the base's" eval 'cp -r "$model" "$work/copy" && fresh one "${again[@]}" --reference "$work/copy"'
 check "is the base" equal one base
-check "one of another shape" "$sheaf" init mini "$work/mini" --seed 1 --quiet
+check "one of another shape" "$sheaf" init tiny-bytes "$work/mini" --seed 1 --quiet
 runs "is refused" 3 'mini: .*the tensors of the model that is trained' train "${data[@]}" --steps 1 --objective dpo --reference "$work/mini" --out "$work/no"
 check "one that computes otherwise" sed -i 's/"rope_theta": [0-9.]*/"rope_theta": 20000.0/' "$work/copy/config.json"
 check "is another model" eval '! cmp "$model/config.json" "$work/copy/config.json"'
@@ -206,24 +207,24 @@ check "after one step of no size, what it trained on" run one --objective dpo --
 check "has the same loss" near "$(metric one 1 loss)" "$(evals one | cut -d' ' -f1)" 2e-6
 check "as with pairs that the model is not sure of" run one --objective dpo --use-weighting --eval-data "$work/pairs.jsonl" --steps 1 --micro-batch 24 --accumulate 1 --lr 1e-30
 check "the same loss, too" near "$(metric one 1 loss)" "$(evals one | cut -d' ' -f1)" 2e-6
-check "which is less" awk -v loss="$(metric one 1 loss)" 'BEGIN { exit !(loss > 0 && loss < 0.6) }'
+check "which is less" awk -v loss="$(metric one 1 loss)" 'BEGIN { exit !(loss > 0 && loss < 0.69) }'
 check "and equal answers are not right" awk -v all="$(evals one)" 'BEGIN { split(all, x, " "); exit !(x[2] == 0) }'
 
 check "as with prompts that are learnt" run prompted --objective orpo --eval-data "$work/pairs.jsonl" --steps 1 --micro-batch 24 --accumulate 1 --lr 1e-30
 check "the same loss, too" near "$(metric prompted 1 loss)" "$(evals prompted | cut -d' ' -f1)" 2e-6
 evaluated() { "$sheaf" eval "$@" 2>"$work/said" >"$work/stdout" || { cat "$work/said"; return 1; }; }
+found_again() { # found_again RUN KEY...: an evaluation gave these numbers of the run's last one
+    python3 - "$(tail -n 1 "$1/metrics.jsonl")" "$(cat "$work/stdout")" "${@:2}" <<'END'
+import json, sys
+run, found = (json.loads(text) for text in sys.argv[1:3])
+sys.exit(", ".join(f"{key}: {run['eval_' + key]}, {found[key]}" for key in sys.argv[3:] if run["eval_" + key] != found[key]) or None)
+END
+}
 # as_trained RUN DATA FLAG...: eval gives the numbers of the run's last evaluation, all of their places
 as_trained() {
-    local line found run=$work/$1 data=$2 key
+    local run=$work/$1 data=$2
     shift 2
-    evaluated "$run" "$data" --json "$@" || return 1
-    line=$(tail -1 "$run/metrics.jsonl") found=$(cat "$work/stdout")
-    for key in loss accuracy rewards/chosen rewards/rejected rewards/accuracies logps/chosen; do
-        python3 - "$line" "$found" "$key" <<'END' || { echo "$key: $line $found"; return 1; }
-import json, sys
-sys.exit(json.loads(sys.argv[1])["eval_" + sys.argv[3]] != json.loads(sys.argv[2])[sys.argv[3]])
-END
-    done
+    evaluated "$run" "$data" --json "$@" && found_again "$run" loss accuracy rewards/chosen rewards/rejected rewards/accuracies logps/chosen
 }
 for way in "" "--tp 3 --dp 2" "--place 1,1"; do
     # shellcheck disable=SC2086
@@ -344,14 +345,7 @@ check "whole" run other --objective reward --method full --eval-data "$work/pair
 check "is transformers' class" grep -q 'LlamaForSequenceClassification' "$work/other/model/config.json"
 check "with one label" grep -q '"0": "LABEL_0"' "$work/other/model/config.json"
 scored() { # scored RUN FLAG...: eval of pairs gives the loss and rewards of the run's last evaluation
-    local run=$work/$1
-    shift
-    evaluated --objective reward --json "$@" || return 1
-    python3 - "$(tail -1 "$run/metrics.jsonl")" "$(cat "$work/stdout")" <<'END'
-import json, sys
-run, found = (json.loads(text) for text in sys.argv[1:])
-sys.exit(any(run["eval_" + key] != found[key] for key in ("loss", "accuracy", "min_reward", "mean_reward", "max_reward", "margin")))
-END
+    evaluated --objective reward --json "${@:2}" && found_again "$work/$1" loss accuracy min_reward mean_reward max_reward margin
 }
 for way in "" "--tp 3 --dp 2" "--place 1,1"; do
     # shellcheck disable=SC2086
@@ -417,6 +411,7 @@ absent "nothing is written" "$work/no"
 
 # ---- memory ----
 base=$(peak_of version)
+"$sheaf" init "$SHEAF_SOURCE_ROOT/demo/model.json" "$work/larger" --seed 1 >/dev/null 2>&1 || fail "init of a model to measure"
 for ((i = 0; i < 24; i++)); do # rows long enough for activations to count
     printf '{"prompt": "%060d", "chosen": " yes %0*d", "rejected": " no."}\n' $i $((10 + i)) $i
 done >"$work/long.jsonl"
@@ -424,7 +419,7 @@ for flags in "--objective dpo --tp 3" "--objective dpo --method full --dtype bfl
     "--objective reward --method full --tp 2" "--objective dpo --keep-activations all" ${SHEAF_SOAK:+"--objective dpo" "--objective reward" "--objective cpo --dp 2 --accumulate 2" "--objective orpo"
     "--objective simpo --dtype bfloat16" "--objective dpo --use-weighting" "--objective cpo --tp 2 --keep-activations pairs" "--objective dpo --eval-split 0.25 --eval-every 1"}; do
     # shellcheck disable=SC2086
-    check "planned and measured: $flags" predicted "$model" "$work/long.jsonl" --micro-batch 4 $flags
+    check "planned and measured: $flags" predicted "$work/larger" "$work/long.jsonl" --micro-batch 4 $flags
 done
 kept() { # kept FLAG...: bytes of activations of a step
     rm -rf "$work/other"

@@ -6,7 +6,8 @@
 . "$SHEAF_SOURCE_ROOT/tests/plan_peak.sh"
 
 model=$work/model
-"$sheaf" init "$SHEAF_SOURCE_ROOT/demo/model.json" "$model" --seed 1 >/dev/null 2>&1 || fail "init of a model"
+sed 's/_size": 192/_size": 48/; s/_size": 500/_size": 125/; s/_layers": 4/_layers": 2/' "$SHEAF_SOURCE_ROOT/demo/model.json" >"$work/model.json"
+"$sheaf" init "$work/model.json" "$model" --seed 1 >/dev/null 2>&1 || fail "init of a model"
 for ((i = 0; i < 8; i++)); do # four completions each; of the last group all rewards are equal
     printf '{"prompt": "row %0*d is", "completions": [" yes, %d.", " no.", " %0*d", " so it is"], "rewards": [1, %s, 0.5, %s]}\n' \
         $((2 + i % 5)) $i $((i * i)) $((1 + i)) $i "$([ $i -eq 7 ] && echo '1' || echo "-$i")" "$([ $i -eq 2 ] && echo null || echo 0.25)"
@@ -57,13 +58,12 @@ for of in loss grad_norm kl; do check "have one $of" near "$(metric one 2 $of)" 
 for ((i = 0; i < 6; i++)); do printf '{"prompt": "%0*d is", "completion": "e"}\n' $((2 + i)) $i; done >"$work/prompts.jsonl"
 for ((i = 0; i < 5; i++)); do printf '{"prompt": "%d and %0*d is", "completion": "e"}\n' $i $((9 - i)) $i; done >"$work/held.jsonl"
 cat >"$work/judge" <<'END'
-import json, os, sys, time
-for line in sys.stdin:
-    r = json.loads(line)
-    if r["step"] == 3 and os.path.exists(sys.argv[0] + ".stalls"):
-        os.rename(sys.argv[0] + ".stalls", sys.argv[0] + ".stalled")
-        time.sleep(50)
-    print("null" if r["completion"] == "" else r["completion"].count("e") - len(r["completion"]) / 10)
+/"step": 3[,}]/ && (getline line <(judge ".stalls")) >= 0 { system("mv '" judge ".stalls' '" judge ".stalled' && sleep 50") }
+{ # letters that no escape of JSON has
+    match($0, /"completion": "([^"\\]|\\.)*"/)
+    text = substr($0, RSTART + 15, RLENGTH - 16)
+    print text == "" ? "null" : gsub(/[g-mo-qsv-z]/, "", text) - gsub(/[G-Z]/, "", text) / 10
+}
 END
 sampled() { # sampled OUT FLAG...
     local out=$work/$1
@@ -72,7 +72,7 @@ sampled() { # sampled OUT FLAG...
     [[ " $* " == *" --method full "* ]] || set -- --lora-targets all-linear --lora-rank 4 "$@"
     [[ " $* " == *" --steps "* || " $* " == *" --epochs "* ]] || set -- --steps 4 "$@"
     [[ " $* " == *" --eval-split "* ]] || set -- --eval-data "$work/held.jsonl" "$@"
-    "$sheaf" train "$model" "$work/prompts.jsonl" --objective grpo --reward "exact;regex:[aeiou].*[aeiou];exec python3 $work/judge" --reward-weights 1,0.5,0.25 --eval-every 2 \
+    "$sheaf" train "$model" "$work/prompts.jsonl" --objective grpo --reward "exact;regex:[aeiou].*[aeiou];exec awk -v judge=$work/judge -f $work/judge" --reward-weights 1,0.5,0.25 --eval-every 2 \
         --generations 4 --max-new 10 --seed 3 --out "$out" --micro-batch 2 --accumulate 4 --lr 1e-2 --schedule constant --warmup 0 --save-every 1 "$@" \
         >"$work/said" 2>&1 || { local code=$?; cat "$work/said"; return $code; }
 }
@@ -94,7 +94,7 @@ check "without a stop" sampled one
 cat >"$work/means" <<'END'
 import json, re, sys  # the last evaluation is the mean reward of what generate answers to its prompts, greedily
 said = [one["text"] for one in json.load(open(sys.argv[1]))["results"]]
-rewards = [(t == "e") + 0.5 * bool(re.search("[aeiou].*[aeiou]", t)) + (0 if t == "" else 0.25 * (t.count("e") - len(t) / 10)) for t in said]
+rewards = [(t == "e") + 0.5 * bool(re.search("[aeiou].*[aeiou]", t)) + 0.25 * (len(re.findall("[g-mo-qsv-z]", t)) - len(re.findall("[G-Z]", t)) / 10) for t in said]
 found = [json.loads(line) for line in open(sys.argv[2] + "/metrics.jsonl") if "eval_" in line]
 last, best = found[-1], json.load(open(sys.argv[2] + "/best.json"))
 assert best["eval_loss"] == -max(one["eval_reward"] for one in found), (found, best)
@@ -343,18 +343,20 @@ END
 sed -E -e '1s/\{/{"sheaf_tokenizer": "bytes",/' -e 's/"vocab_size": *[0-9]+/"vocab_size": 350/' -e 's/"max_position_embeddings": *[0-9]+/"max_position_embeddings": 2048/' \
     -e 's/"((vision_start|vision_end|image|video)_token_id": *)/"\13/' "$SHEAF_SOURCE_ROOT/tests/data/successors/qwen2_5_vl/hf/config.json" >"$work/qwen2_5_vl-tiny"
 cat >"$work/looks" <<'END'
-import json, os, sys
-for line in sys.stdin:
-    r = json.loads(line)
-    assert ("images" in r) == (r["prompt"] != "Without one?") and all(os.path.exists(p) for p in r.get("images", [])), r
-    print(sum(map(ord, r["completion"])) % 7)
+{ # fails unless all prompts but one have pictures, which are there
+    seen = match($0, /"images": \[[^]]*\]/)
+    if (seen) n = split(substr($0, RSTART, RLENGTH), of, "\"")
+    if (!seen != /"prompt": "Without one\?"/) exit 1
+    for (i = 4; seen && i <= n; i += 2) { if ((getline line <of[i]) < 0) exit 1; close(of[i]) }
+    print length($0) % 7
+}
 END
 shown() { # shown OUT FLAG...
     local out=$work/$1 given=shown.jsonl
     shift
     rm -rf "$out"
     [[ $spec != cogagent* ]] || given=seen.jsonl # each row needs a picture
-    "$sheaf" train "$work/$spec.model" "$work/$given" --eval-data "$work/$given" --objective grpo --reward "exec python3 $work/looks" --generations 4 --max-new 6 --seed 3 \
+    "$sheaf" train "$work/$spec.model" "$work/$given" --eval-data "$work/$given" --objective grpo --reward "exec awk -f $work/looks" --generations 4 --max-new 6 --seed 3 \
         --out "$out" --micro-batch 2 --accumulate 4 --lr 1e-2 --schedule constant --warmup 0 --lora-rank 4 --steps "${steps:-3}" "$@" >"$work/said" 2>&1 || { local code=$?; cat "$work/said"; return $code; }
     ! grep 'nothing was trained' "$work/said"
 }
@@ -413,6 +415,9 @@ absent "nothing is written" "$work/no"
 
 # ---- memory ----
 base=$(peak_of version)
+model=$work/larger
+"$sheaf" init "$SHEAF_SOURCE_ROOT/demo/model.json" "$model" --seed 1 >/dev/null 2>&1 || fail "init of a model to measure"
+check "a judge as large" eval 'judge large "$work/pairs.jsonl" && "$sheaf" merge "$model" "$work/large/adapter" "$work/merged.large"'
 for ((i = 0; i < 24; i++)); do
     printf '{"prompt": "%060d", "completions": [" yes %0*d", " no."], "rewards": [1, 0]}\n' $i $((10 + i)) $i
 done >"$work/long.jsonl"
@@ -425,11 +430,11 @@ sampled=(--objective grpo --generations 4 --lora-targets all-linear --lora-rank 
 for flags in "--max-new 100 --micro-batch 4 --accumulate 4" "--max-new 60 --micro-batch 2 --accumulate 40 --tp 2 --beta 0.1 --threads 2" "--max-new 80 --micro-batch 4 --accumulate 4 --dp 2 --dtype bfloat16"; do
     [[ $flags != *beta* ]] || flags+=" --eval-data $work/long.jsonl"
     # shellcheck disable=SC2086
-    check "planned and measured: sampled, $flags" predicted "$model" "$work/long.jsonl" "${sampled[@]}" --reward exact $flags
+    steps=1 check "planned and measured: sampled, $flags" predicted "$model" "$work/long.jsonl" "${sampled[@]}" --reward exact $flags
 done
 for flags in "--max-new 80 --micro-batch 4 --accumulate 4" "--max-new 60 --micro-batch 2 --accumulate 8 --tp 2 --dtype bfloat16"; do
     # shellcheck disable=SC2086
-    check "planned and measured: judged by a model, $flags" predicted "$model" "$work/long.jsonl" "${sampled[@]}" --reward "exact;$work/merged" $flags
+    steps=1 check "planned and measured: judged by a model, $flags" predicted "$model" "$work/long.jsonl" "${sampled[@]}" --reward "exact;$work/merged.large" $flags
 done
 rank_0() { "$sheaf" plan --model "$model" "${sampled[@]}" --reward exact --max-new 30 --micro-batch 4 --accumulate 2 --json "$@" 2>/dev/null | grep -oE '"peak":[0-9]+' | head -n 1; }
 check "without data the same" test "$(rank_0 --seq 94)" = "$(rank_0 --data "$work/long.jsonl")" -a -n "$(rank_0 --seq 94)"
