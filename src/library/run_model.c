@@ -191,7 +191,7 @@ sheaf_status *sheaf__run_check_base(const char *progress, const sheaf__opened *o
     sheaf__origin origin = { 0 };
     json_t *root = NULL;
     sheaf__text_add(&cure, path == NULL ? "give the model that the run was trained on"
-                                        : "with the right one: `model BASE` `adapter` ");
+                                        : "with the right one: `model BASE` `adapter ");
     if (path != NULL) {
         sheaf__text_word(&cure, path);
         sheaf__text_add(&cure, "`");

@@ -82,6 +82,7 @@ other="adapter: its base .*expected: fingerprint [0-9a-f]{32}, of the base that 
 runs "another base of the same shape: merge" 3 "$other" merge "$work/other" "$adapter" "$work/none"
 runs "eval" 3 "$other" eval --model "$work/other" --adapter "$adapter" --data "$data"
 runs "generate" 3 "$other" generate --model "$work/other" --adapter "$adapter" "${ask[@]}"
+runs "by its run" 3 "try: +with the right one: --model BASE --adapter $run; to use its adapter" generate --model "$work/other" --adapter "$run" "${ask[@]}"
 runs "train" 3 "$other" train --model "$work/other" --adapter "$adapter" --data "$data" --steps 1 --out "$work/none"
 runs "verify" 1 "sound.*conflict: .*another.*not sound: 1 defect" verify "$work/other" "$adapter"
 runs "on ranks" 3 "$other" eval --model "$work/other" --adapter "$adapter" --data "$data" --tp 3 --slices 4
