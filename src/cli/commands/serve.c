@@ -9,10 +9,10 @@
 
 const char cmd_serve_usage[] =
     "usage: sheaf serve MODEL [--adapter A,B] [--port N] [FLAG...]\n"
-    "Answers over HTTP as OpenAI's API has it: /v1/chat/completions, /v1/completions, /v1/models.\n"
-    "Many questions are answered side by side; each answer is the one that sheaf generate gives\n"
-    "for the same flags and seed. With adapters each is a model of its own, by its folder's name,\n"
-    "or of a run's result by the run's.\n"
+    "Answers over HTTP as OpenAI's API has it: /v1/chat/completions, /v1/responses, /v1/completions\n"
+    "and /v1/models. Many questions are answered side by side; each answer is the one that sheaf\n"
+    "generate gives for the same flags and seed. With adapters each is a model of its own, by its\n"
+    "folder's name, or of a run's result by the run's.\n"
     "Ctrl-C ends it once the answers that have begun are there; a second one, at once.\n";
 
 typedef struct settings {
