@@ -18,7 +18,8 @@ enum {
      * and rope_factors_short (LongRoPE). */
     SHEAF__GGUF_ROPE_FREQS = 64,
     SHEAF__GGUF_ROPE_FACTORS = 128,
-    SHEAF__GGUF_TIED = 256, /* its head is always the table */
+    SHEAF__GGUF_TIED = 256,    /* its head is always the table */
+    SHEAF__GGUF_CHATGLM = 512, /* its config has ChatGLM's keys, and angles without scaling */
 };
 
 typedef struct sheaf__gguf_form {

@@ -26,7 +26,10 @@ done
 
 # ---- as a base ----
 
-generated() { runs "$1" 0 . generate --prompt 'the cat' --max-new 6 --greedy --json "${@:2}" && grep -oE '"tokens": \[[^]]*\]' "$work/stdout" >"$work/tokens"; }
+generated() {
+    runs "$1" 0 . generate --prompt 'the cat' --max-new 6 --greedy --json "${@:2}"
+    grep -oE '"tokens":\[[0-9,]+\]' "$work/stdout" >"$work/tokens" || fail "$1 in tokens"
+}
 generated "it answers" --model "$model"
 cp "$work/tokens" "$work/first"
 generated "at three ranks" --model "$model" --tp 3
@@ -106,6 +109,16 @@ for dir in "$llama"/tiny_llama "$SHEAF_SOURCE_ROOT"/tests/data/families/*; do
         same "with the same logits" "$work/a.safetensors" "$work/b.safetensors"
     done
 done
+
+# By ChatGLM's names and keys, in which q, k and v are one tensor; the text model of GLM-4V.
+runs "GLM-4V" 0 . init glm4v-tiny "$work/glm4v"
+runs "its text model" 0 . convert "$work/glm4v" "$work/chatglm.gguf" --to gguf
+runs "is sound" 0 'model +chatglm.*sound' verify "$work/chatglm.gguf"
+for of in glm4v chatglm.gguf; do
+    runs "$of answers" 0 . generate --model "$work/$of" --tokens 5,6,7 --max-new 6 --greedy --json
+    grep -oE '"tokens":\[[0-9,]+\]' "$work/stdout" >"$work/$of.answer" || fail "$of in tokens"
+done
+same "with the same tokens" "$work/glm4v.answer" "$work/chatglm.gguf.answer"
 
 # ---- what is wrong ----
 

@@ -339,9 +339,37 @@ static void put_window(making *m)
         sheaf__json_put_text(&m->json, "sliding_window", NULL);
 }
 
+/* The rest of ChatGLM's config. */
+static void put_chatglm(making *m, int64_t rows, int64_t heads, int64_t head_dim, int64_t length)
+{
+    sheaf__json_put(&m->json,
+                    "padded_vocab_size:d num_attention_heads:d kv_channels:d seq_length:d", rows,
+                    heads, head_dim, length);
+    sheaf__json_put_int(&m->json, "ffn_hidden_size", integer(m, "feed_forward_length", NEEDED));
+    sheaf__json_put_int(&m->json, "num_layers", integer(m, "block_count", NEEDED));
+    sheaf__json_put_bool(&m->json, "multi_query_attention", true);
+    sheaf__json_put_int(&m->json, "multi_query_group_num",
+                        integer(m, "attention.head_count_kv", NEEDED));
+    sheaf__json_put_real(&m->json, "layernorm_epsilon",
+                         real(m, "attention.layer_norm_rms_epsilon", 1e-5));
+    sheaf__json_put_bool(&m->json, "add_qkv_bias", has(m, "blk.0.attn_qkv.bias"));
+    sheaf__json_put_real(&m->json, "rope_ratio", real(m, "rope.freq_base", 10000) / 10000);
+    if (integer(m, "rope.dimension_count", head_dim / 2) != head_dim / 2)
+        refuse(m, "rope.dimension_count", "half the width of a head");
+}
+
+/* Tokens with a meaning of their own. */
+static void put_tokens(making *m)
+{
+    put_id(m, "bos_token_id", "tokenizer.ggml.bos_token_id");
+    put_ends(m);
+    put_id(m, "pad_token_id", "tokenizer.ggml.padding_token_id");
+}
+
 static void put_all(making *m, const sheaf__family *family, sheaf_dtype dtype)
 {
     const sheaf__gguf_tensor *table = sheaf__gguf_tensor_named(m->file, "token_embd.weight");
+    const bool chatglm = (m->form->keys & SHEAF__GGUF_CHATGLM) != 0;
     const int64_t rows = table != NULL && table->ndim == 2 ? table->shape[0] : NEEDED,
                   hidden = integer(m, "embedding_length", NEEDED),
                   layers = integer(m, "block_count", NEEDED),
@@ -351,12 +379,18 @@ static void put_all(making *m, const sheaf__family *family, sheaf_dtype dtype)
     sheaf_json_writer *j = &m->json;
     sheaf__json_begin(j);
     sheaf__json_open(j, "architectures", '[');
-    sheaf__json_put_text(j, NULL, family->architecture);
+    sheaf__json_put_text(j, NULL, chatglm ? "ChatGLMModel" : family->architecture);
     sheaf__json_close(j, ']');
     sheaf__json_put_text(j, "model_type", family->name);
     sheaf__json_put_text(j, "dtype", sheaf_dtype_torch_name(dtype));
     sheaf__json_put_int(j, "vocab_size", integer(m, "vocab_size", rows));
     sheaf__json_put_int(j, "hidden_size", hidden);
+    if (chatglm) {
+        put_chatglm(m, rows, heads, head_dim, length);
+        put_tokens(m);
+        sheaf__json_end(j);
+        return;
+    }
     sheaf__json_put_int(j, "intermediate_size", integer(m, "feed_forward_length", NEEDED));
     sheaf__json_put_int(j, "num_hidden_layers", layers);
     sheaf__json_put_int(j, "num_attention_heads", heads);
@@ -381,9 +415,7 @@ static void put_all(making *m, const sheaf__family *family, sheaf_dtype dtype)
         sheaf__json_put_text(j, "hidden_act", "silu");
     if (m->form->experts != NULL)
         put_experts(m);
-    put_id(m, "bos_token_id", "tokenizer.ggml.bos_token_id");
-    put_ends(m);
-    put_id(m, "pad_token_id", "tokenizer.ggml.padding_token_id");
+    put_tokens(m);
     sheaf__json_end(j);
 }
 

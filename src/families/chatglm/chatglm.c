@@ -92,7 +92,8 @@ static const sheaf__name_rule gguf_names[] = {
     { LAYER "mlp.dense_4h_to_h.", "blk.#.ffn_down." },
     { NULL },
 };
-static const sheaf__gguf_form gguf = { "chatglm", gguf_names, .keys = SHEAF__GGUF_ROPE_SIZE,
+static const sheaf__gguf_form gguf = { "chatglm", gguf_names,
+                                       .keys = SHEAF__GGUF_ROPE_SIZE | SHEAF__GGUF_CHATGLM,
                                        .pre = "chatglm-bpe" };
 
 static const char frequencies[] = "rotary_pos_emb.inv_freq";
