@@ -1,8 +1,8 @@
 /* provenance.h - OUT/run.json: command, time, host and resources of each start of a run.
  *
  *   {"runs": [{"started": "2026-11-21T08:00:00Z", "step": 0, "steps": 40, "host": "node7", "pid":
- * 17, "version": "0.1.0", "cpu": "...", "ranks": 2, "threads": 8, "transport": "threads", "command":
- * ["train", ...]}, ...]}
+ * 17, "version": "0.1.0", "cpu": "...", "ranks": 2, "threads": 8, "transport": "threads",
+ * "command": ["train", ...]}, ...]}
  *
  * A key "base" beside "runs" has the run's origin (train/origin.h).
  *
