@@ -13,7 +13,7 @@
 #      ties is what merge has in its table; torch
 #      trains in float16 beside sheaf; random Jinja programs, and published chat templates on random
 #      conversations, give the same text
-#   6. thirty-seven settings planned and measured, and the long forms of cli/plan, cli/offload, cli/kept, cli/preference and cli/rewards
+#   6. thirty-seven settings planned and measured, and the long forms of tests of the command
 #   7. nothing is lost: 1,000,000 damages of checkpoints, all found; every call of what
 #      writes fails or is the last, 100,000 times, and leaves nothing half or mixed; a run
 #      dies at every call and goes on
@@ -251,7 +251,7 @@ fi
 
 if section 6 "what the planner predicts"; then
     cases "the planner's predictions" '^ok - ' bash tests/soak_plan.sh
-    for name in plan offload kept preference rewards; do
+    for name in plan offload kept preference rewards another_model; do
         cases "and all of cli/$name" '^ok - ' env SHEAF_SOAK=1 bash tests/cli/$name.sh
     done
 fi
