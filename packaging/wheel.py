@@ -84,10 +84,11 @@ def check_glibc(file, machine):
         sys.exit(f"wheel.py: {file.name} needs glibc {latest[0]}.{latest[1]}: not {tag_of(machine)}")
 
 
-def licence_of(path):
-    """The package of a library, and the copyright file that Debian has for it."""
-    package = said("dpkg-query", "-S", f"*/{path.resolve().name}").split(":")[0]
-    return package, Path("/usr/share/doc") / package / "copyright"
+def packages_of(paths):
+    """The packages of libraries; one question, as the answer to each reads the lists of all packages."""
+    lines = said("dpkg-query", "-S", *(f"*/{path.resolve().name}" for path in paths)).splitlines()
+    first = {line.rpartition("/")[2]: line.partition(":")[0] for line in reversed(lines)}
+    return {first[path.resolve().name] for path in paths}
 
 
 def fill_native(native, licences, build, machine):
@@ -111,8 +112,8 @@ def fill_native(native, licences, build, machine):
         stem, _, end = name.partition(".so")
         renamed[name] = f"{stem}-{hashlib.sha256(path.read_bytes()).hexdigest()[:8]}.so{end}"
         shutil.copyfile(path, native / renamed[name])
-        package, copyright_file = licence_of(path)
-        shutil.copyfile(copyright_file, licences / f"{package}.txt")
+    for package in packages_of(bundled.values()):
+        shutil.copyfile(Path("/usr/share/doc") / package / "copyright", licences / f"{package}.txt")
     for file in sorted(native.iterdir()):
         replaced = [word for old in needed(file) if old in renamed for word in ("--replace-needed", old, renamed[old])]
         soname = ["--set-soname", file.name] if file.name in renamed.values() else []
