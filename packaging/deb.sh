@@ -107,7 +107,7 @@ control() {
     chmod -R u+rwX,go+rX,go-w "$work/$package"
     find "$work/$package" -type f \( -path '*/bin/*' \) -exec chmod 755 {} +
     find "$work/$package/$lib" -type f -exec chmod 644 {} + 2>/dev/null || true
-    dpkg-deb --root-owner-group -Zxz --build "$work/$package" "$out/${package}_${version}_$architecture.deb" >/dev/null
+    dpkg-deb --root-owner-group -Z"${DPKG_DEB_COMPRESSOR_TYPE:-xz}" --build "$work/$package" "$out/${package}_${version}_$architecture.deb" >/dev/null
     printf '%s\n' "$out/${package}_${version}_$architecture.deb"
 }
 about="Fine-tunes, stores, repairs, merges and runs language and vision-language models that are divided over devices, with the same bytes on any number of them."
