@@ -15,9 +15,11 @@ equal() { [ "$(digest "$1")" = "$(digest "$2")" ] || { diff -rq "$1" "$2"; retur
 check "threads on processors" "$sheaf" "${run[@]}" --steps 2 --tp 2 --out "$work/whole"
 check "2 groups of 2 processes on GPUs" ranks 4 "$sheaf" "${run[@]}" --steps 2 --tp 2 --dp 2 --transport mpi --device cuda --out "$work/groups"
 check "the same" equal "$work/whole" "$work/groups"
-for device in cpu cuda; do
-    ranks 2 "$sheaf" eval --model "$work/whole" --data "$data" --micro-batch 1 --tp 2 --transport mpi --device $device --json >"$work/eval.$device" 2>"$work/stderr"
-    ranks 2 "$sheaf" generate --model "$work/whole" --tokens 3,4,5 --max-new 4 --seed 2 --logprobs 2 --tp 2 --transport mpi --device $device --json >"$work/answer.$device" 2>"$work/stderr"
+for on in cpu cuda; do
+    as=("$sheaf") how=(--tp 2)
+    [ $on = cpu ] || as=(ranks 2 "$sheaf") how+=(--transport mpi --device cuda)
+    "${as[@]}" eval --model "$work/whole" --data "$data" --micro-batch 1 "${how[@]}" --json >"$work/eval.$on" 2>"$work/stderr"
+    "${as[@]}" generate --model "$work/whole" --tokens 3,4,5 --max-new 4 --seed 2 --logprobs 2 "${how[@]}" --json >"$work/answer.$on" 2>"$work/stderr"
 done
 same "they judge alike" "$work/eval.cpu" "$work/eval.cuda"
 same "and answer alike" "$work/answer.cpu" "$work/answer.cuda"
@@ -30,8 +32,8 @@ check "a wide model" "$sheaf" init "$work/tiny" "$work/wide" --seed 1
 wide=(train --model "$work/wide" --data "$work/wide.jsonl" --micro-batch 1 --accumulate 1 --threads 3 --lr 1e-2 --lora-rank 3 --lora-targets all-linear
       --dtype bfloat16 --sums mma16)
 check "one rank" "$sheaf" "${wide[@]}" --steps 2 --out "$work/one"
-as() { # as MEMORY TEXT T: an MPI that sends from there
-    local memory=$1 text=$2 t=$3
+through() { # through MEMORY TEXT: an MPI that sends from there
+    local memory=$1 text=$2 t=3
     [ "$memory" = pinned ] || export SHEAF_READS_GPUS=1
     ranks $t env LD_PRELOAD="$SHEAF_BUILD_ROOT/tests/mpi/reads_gpus.so" "$sheaf" "${wide[@]}" --steps 2 --tp $t --transport mpi --device cuda --json \
         --out "$work/$memory.$t" >"$work/$memory.json" 2>"$work/$memory.log"
@@ -41,10 +43,8 @@ as() { # as MEMORY TEXT T: an MPI that sends from there
     check "$t processes, sent from $memory memory: each says so" test "$(grep -c "^rank .* on .*: GPU .*, exchanges $text" "$work/$memory.log")" = $t
     check "$t processes, sent from $memory memory: so does the JSON" test "$(grep -o "\"sent_from\":\"$memory\"" "$work/$memory.json" | wc -l)" = $t
 }
-for t in 2 3; do
-    as pinned "through pinned memory of the host" $t
-    as gpu "out of its memory" $t
-done
+through pinned "through pinned memory of the host"
+through gpu "out of its memory"
 
 # goes_on NAME: $work/broken is sound, and goes on to the bytes of $work/whole, which are made as long.
 goes_on() {
