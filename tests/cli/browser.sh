@@ -132,6 +132,7 @@ check "Ctrl-C ended it as every command" test $? -eq 3
 "$sheaf" train --model "$bytes" --data "$work/sums.jsonl" --steps 100000 --save-every 100000 --out "$work/going" >/dev/null 2>&1 &
 going=$!
 check "a run" waits grep -qs '"step": 3' "$work/going/metrics.jsonl"
+kill -STOP $going # until its next step is waited for
 echo "0123456789abcdef-token" >"$work/token"
 follows "$work/going" --token-file "$work/token"
 {
@@ -152,6 +153,7 @@ follows "$work/going" --token-file "$work/token"
     echo 'check the right one opens: byId("access").hidden && byId("following").dataset.state === "running"'
     echo 'check it is running: document.querySelector("#runs .state").textContent === "running"'
     echo 'run window.first = step()'
+    echo "do kill -CONT $going"
     echo 'wait step() > window.first'
     echo "do kill -INT $going"
     echo 'wait byId("following").dataset.state === "ended"'
@@ -179,7 +181,7 @@ opens() { # opens MODELS
     [ "$1" = 0 ] || echo "wait byId('model').options.length === $1"
 }
 
-serves "a server" serve "$bytes" --adapter "$work/run1,$work/run2" --batch 4 --max-length 20000
+serves "a server" serve "$bytes" --adapter "$work/run1,$work/run2" --batch 4 --max-length 20000 --threads 1
 {
     echo "size 1280 800"
     echo "scheme light"
@@ -286,27 +288,29 @@ serves "a server" serve "$bytes" --adapter "$work/run1,$work/run2" --batch 4 --m
 browses "the conversation" <"$work/steps"
 stops "the server ends"
 
-# ---- the picture of docs/serve.md: a small model that has learnt two answers ----
-sed 's/"hidden_size": 128/"hidden_size": 64/; s/"num_hidden_layers": 4/"num_hidden_layers": 2/; s/"head_dim": 32/"head_dim": 16/' "$bytes/config.json" >"$work/small.json"
-runs "a smaller model" 0 . init "$work/small.json" "$work/small"
-asked=' [INST] Who are you? [/INST] '
-answer='A model of two layers, which was trained while this picture was taken.'
-printf '{"prompt": "%s", "completion": "%s"}\n{"prompt": "%s [INST] What is a sheaf? [/INST] ", "completion": "Stalks of grain that are bound together."}\n' \
-    "$asked" "$answer" "$asked$answer" >"$work/talk.jsonl"
-runs "learns two answers" 0 . train --model "$work/small" --data "$work/talk.jsonl" --method full --steps 250 --micro-batch 2 --lr 1e-2 --out "$work/talk"
-mv "$work/talk/model" "$work/small-model"
-serves "a server" serve "$work/small-model"
-{
-    echo 'size 900 740'
-    echo 'scheme light'
-    opens 1
-    asks 'Who are you?' 1
-    asks 'What is a sheaf?' 2
-    echo 'check they are given: texts().join().includes("bound together") || texts()'
-    echo "shot $pages/chat.png"
-} >"$work/steps"
-browses "the picture" <"$work/steps"
-stops "the server ends"
+# ---- the picture of docs/serve.md, with SHEAF_SOAK=1: a small model that has learnt two answers ----
+if [ -n "${SHEAF_SOAK:-}" ]; then
+    sed 's/"hidden_size": 128/"hidden_size": 64/; s/"num_hidden_layers": 4/"num_hidden_layers": 2/; s/"head_dim": 32/"head_dim": 16/' "$bytes/config.json" >"$work/small.json"
+    runs "a smaller model" 0 . init "$work/small.json" "$work/small"
+    asked=' [INST] Who are you? [/INST] '
+    answer='A model of two layers, which was trained while this picture was taken.'
+    printf '{"prompt": "%s", "completion": "%s"}\n{"prompt": "%s [INST] What is a sheaf? [/INST] ", "completion": "Stalks of grain that are bound together."}\n' \
+        "$asked" "$answer" "$asked$answer" >"$work/talk.jsonl"
+    runs "learns two answers" 0 . train --model "$work/small" --data "$work/talk.jsonl" --method full --steps 250 --micro-batch 2 --lr 1e-2 --out "$work/talk"
+    mv "$work/talk/model" "$work/small-model"
+    serves "a server" serve "$work/small-model"
+    {
+        echo 'size 900 740'
+        echo 'scheme light'
+        opens 1
+        asks 'Who are you?' 1
+        asks 'What is a sheaf?' 2
+        echo 'check they are given: texts().join().includes("bound together") || texts()'
+        echo "shot $pages/chat.png"
+    } >"$work/steps"
+    browses "the picture" <"$work/steps"
+    stops "the server ends"
+fi
 
 # ---- a server with a token ----
 serves "a server" serve "$bytes" --token-file "$work/token"

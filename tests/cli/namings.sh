@@ -33,6 +33,9 @@ copied() {
     printf '%s' "$work/$2"
 }
 
+# takes FAMILY: is $family the one that takes a way, which with SHEAF_SOAK=1 both take?
+takes() { [ -n "${SHEAF_SOAK:-}" ] || [ "$family" = "$1" ]; }
+
 to_memory='s/"visual\./"model.visual./g; s/"model\.(layers|embed_tokens|norm)\./"model.language_model.\1./g'
 to_bare='s/"model\.language_model\./"language_model./g; s/"model\.visual\./"visual./g; s/"model\.(layers|embed_tokens|norm)\./"language_model.\1./g'
 
@@ -71,16 +74,17 @@ for family in qwen2_5_vl qwen3_vl; do
     data=$at/inputs.safetensors
     adapter=$at/lora/adapter_final
     published=$at/hf
-    every_writer "$family as published" "$(copied "$published" "$family-same")" "$published" "$adapter" "$data"
-    [ $family = qwen3_vl ] || every_writer "$family as in memory" "$(copied "$published" "$family-memory" "$to_memory")" "$published" "$adapter" "$data"
-    every_writer "$family without model." "$(copied "$published" "$family-bare" "$to_bare")" "$published" "$adapter" "$data"
+    memory=$(copied "$published" "$family-memory" "$to_memory") bare=$(copied "$published" "$family-bare" "$to_bare")
+    takes qwen2_5_vl && every_writer "$family as published" "$(copied "$published" "$family-same")" "$published" "$adapter" "$data"
+    takes qwen2_5_vl && every_writer "$family as in memory" "$memory" "$published" "$adapter" "$data"
+    takes qwen3_vl && every_writer "$family without model." "$bare" "$published" "$adapter" "$data"
 
     # Saved by the model without a head, whose table is tied: the head is the table.
     tied=$(copied "$published" "$family-tied")
     without_tensor "$tied/model.safetensors" lm_head.weight
     respelled "$tied/config.json" 's/("tie_word_embeddings": *)false/\1true/'
     headless=$(copied "$tied" "$family-headless" "$to_bare")
-    every_writer "$family without a head" "$headless" "$tied" "$adapter" "$data"
+    takes qwen2_5_vl && every_writer "$family without a head" "$headless" "$tied" "$adapter" "$data"
     runs "$family without a head: the loss" 0 . eval --model "$tied" --data "$data" --json
     loss=$(json_number "$work/stdout" loss)
     runs "$family without a head is run" 0 . eval --model "$headless" --data "$data" --json
@@ -135,9 +139,10 @@ for family in qwen2_5_vl qwen3_vl; do
     base=$successors/$family/hf
     like=$successors/$family/lora/adapter_final
     data=$successors/$family/inputs.safetensors
-    alike "$family of transformers before 4.52" "$base" "$(copied "$like" "$family-older" "$older" adapter_model.safetensors)" "$like" "$data"
-    [ $family = qwen3_vl ] || alike "$family on the names in memory" "$work/$family-memory" "$work/$family-older" "$like" "$data"
-    alike "$family of the model without its head" "$work/$family-bare" "$(copied "$like" "$family-inner" "$inner" adapter_model.safetensors)" "$like" "$data"
+    old=$(copied "$like" "$family-older" "$older" adapter_model.safetensors)
+    takes qwen3_vl && alike "$family of transformers before 4.52" "$base" "$old" "$like" "$data"
+    takes qwen2_5_vl && alike "$family on the names in memory" "$work/$family-memory" "$old" "$like" "$data"
+    takes qwen3_vl && alike "$family of the model without its head" "$work/$family-bare" "$(copied "$like" "$family-inner" "$inner" adapter_model.safetensors)" "$like" "$data"
 
     # What the config says, by whole paths: targets of a part, and a rank and an alpha of their own.
     runs "$family: of a part" 0 . train --model "$base" --data "$data" --steps 2 --lr 1e-2 --lora-rank 2 --lora-targets 'model\.language_model\..*\.(q_proj|down_proj)|model\.visual\..*\.qkv' \
@@ -146,7 +151,7 @@ for family in qwen2_5_vl qwen3_vl; do
     part=$(copied "$like" "$family-part-older" "$older" adapter_model.safetensors)
     respelled "$part/adapter_config.json" 's/model(\\*\.)language_model\\*\./model\1/g; s/model\\*\.visual/visual/g'
     check "$family: its config has older names" bash -c "! grep -qE 'language_model|model.{1,2}visual' '$part/adapter_config.json'"
-    alike "$family by paths of older names" "$base" "$part" "$like" "$data"
+    takes qwen2_5_vl && alike "$family by paths of older names" "$base" "$part" "$like" "$data"
     # One that its config names is missing.
     without_tensor "$part/adapter_model.safetensors" base_model.model.model.layers.1.self_attn.q_proj.lora_A.weight
     without_tensor "$part/adapter_model.safetensors" base_model.model.model.layers.1.self_attn.q_proj.lora_B.weight
@@ -160,7 +165,7 @@ for family in qwen2_5_vl qwen3_vl; do
     like=$work/$family-text/adapter
     text=$(copied "$like" "$family-of-text" "$older" adapter_model.safetensors)
     respelled "$text/adapter_config.json" 's/("target_modules": *)("[^"]*"|\[[^]]*\])/\1["q_proj", "gate_proj", "o_proj"]/'
-    alike "$family with the text model's" "$base" "$text" "$like" "$data"
+    takes qwen3_vl && alike "$family with the text model's" "$base" "$text" "$like" "$data"
 done
 
 # A vision-language model's adapter of the text alone, on the text model; that of the text model without its head.
