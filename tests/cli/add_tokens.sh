@@ -24,15 +24,16 @@ adding=("${how[@]}" --add-tokens "$work/tokens.txt" --lr 2e-2)
 learn() { # learn MODEL OUT FLAG...
     local base=$1 out=$2
     shift 2
-    runs "$out" 0 "tables of 276 rows" train "$work/$base" "$work/data.jsonl" --out "$work/$out" "${adding[@]}" --steps 60 --save-every 20 "$@"
+    runs "$out" 0 "tables of 276 rows" train "$work/$base" "$work/data.jsonl" --out "$work/$out" "${adding[@]}" --steps "${steps:-60}" --save-every 20 "$@"
 }
 with() { "$sheaf" eval "$@" --data "$work/data.jsonl" --json 2>/dev/null; } # with MODEL...: its loss
 
 
 for base in untied tied; do
     learn $base $base-1
-    for flags in "--tp 2" "--tp 3 --threads 1" "--tp 5"; do
-        out=$base-${flags//[^0-9]/}
+    for flags in "--tp 2" "--tp 5 --threads 1"; do
+        out=$base-${flags:5:1}
+        # shellcheck disable=SC2086
         learn $base "$out" $flags
         same "the adapter is the same with $flags" "$work/$base-1/adapter" "$work/$out/adapter"
         same "and so are its checkpoints" "$work/$base-1/checkpoints" "$work/$out/checkpoints"
@@ -44,7 +45,7 @@ for base in untied tied; do
 
     with "$work/$base" --adapter "$work/$base-1/adapter" >"$work/loss"
     check "it has a loss" grep -q '"loss"' "$work/loss"
-    for tp in 2 3 7; do
+    for tp in 2 7; do
         with "$work/$base" --adapter "$work/$base-1/adapter" --tp $tp >"$work/other"
         same "which $tp ranks have, too" "$work/loss" "$work/other"
     done
@@ -92,13 +93,15 @@ same "its tokenizer goes on, too" "$work/more/adapter/tokenizer.json" "$work/tie
 runs "of which plan knows the rows" 0 'embed_tokens \(16560\)' plan "$work/tied" "$work/data.jsonl" --adapter "$work/tied-1/adapter"
 
 # Groups of ranks.
+steps=3
 learn untied whole --accumulate 2
 learn untied groups --accumulate 2 --dp 2 --tp 2
 same "two groups of two ranks" "$work/whole/adapter" "$work/groups/adapter"
 
+learn tied brief
 for device in checked cuda; do # memory that only operations touch; an emulated GPU
     sheaf=$SHEAF_BUILD_ROOT/tests/sheaf_devices learn tied $device --device $device
-    same "on $device" "$work/tied-1/adapter" "$work/$device/adapter"
+    same "on $device" "$work/brief/adapter" "$work/$device/adapter"
 done
 
 # Rows begin as the mean, or random; the same however they are read.

@@ -158,7 +158,7 @@ for m in "$vlm" "$agent"; do
 done
 
 # ---- sizes that the heads cannot serve well ----
-# Six heads, three of the ViT, two of the tower: at 3, 5 and 8 ranks some idle. Its images are those of the committed data.
+# Six heads, three of the ViT, two of the tower: at 3 and 8 ranks some idle. Its images are those of the committed data.
 cat >"$work/uneven.json" <<'JSON'
 {"model_class": "CogAgentModel", "num_layers": 2, "hidden_size": 36, "num_attention_heads": 6, "vocab_size": 1000, "layernorm_order": "pre",
  "model_parallel_size": 1, "max_sequence_length": 128, "is_decoder": [true, false], "cross_attn_hidden_size": 32, "use_bias": false,
@@ -171,12 +171,12 @@ cat >"$work/uneven.json" <<'JSON'
 JSON
 pictures=$SHEAF_SOURCE_ROOT/tests/data/cogagent/inputs.safetensors
 check "an uneven model" "$sheaf" init "$work/uneven.json" "$work/uneven" --seed 9
-many=(--model "$work/uneven" --data "$pictures" --steps 2 --micro-batch 1 --accumulate 4 --lr 1e-2 --threads 2 --lora-targets all-linear --train 'mixins.encoder.*,mixins.eva.pos_embed' --lr-scale '*encoder*=0.1')
+many=(--model "$work/uneven" --data "$pictures" --steps 2 --micro-batch 1 --accumulate 2 --lr 1e-2 --threads 2 --lora-targets all-linear --train 'mixins.encoder.*,mixins.eva.pos_embed' --lr-scale '*encoder*=0.1')
 runs "train on one rank" 0 . train "${many[@]}" --out "$work/u1"
 check "says nothing of heads" bash -c '! grep -q uneven "$1"' - "$work/stderr"
 "$sheaf" eval --model "$work/uneven" --adapter "$work/u1/adapter" --data "$pictures" --save-logits "$work/u1.logits" --json >"$work/u1.json" 2>/dev/null
 "$sheaf" generate --model "$work/uneven" --adapter "$work/u1/adapter" --data "$pictures" --max-new 4 >"$work/u1.tokens" 2>/dev/null
-for t in 3 5 8; do
+for t in 3 8; do
     told="--tp $t is uneven, .*heads of attention.*heads of cross-attention.*none of the 3 heads of the ViT.*none of the 2 heads of the tower.*evenly"
     [ $t != 3 ] || told="--tp 3 is uneven, .*ranks have 1 to 3 of the 6 heads of attention"
     runs "train on $t ranks, and the note" 0 "$told" train "${many[@]}" --tp $t --out "$work/u$t"
@@ -213,17 +213,17 @@ ways() {
     for way in "" "$@"; do
         rm -rf "$work/way"
         # shellcheck disable=SC2086
-        runs "$name${way:+, $way}" 0 . train --model "$agent/mp1" --data "$data" --steps 2 --lr 1e-2 --accumulate 3 --seed 3 "${flags[@]}" $way --out "$work/way"
+        runs "$name${way:+, $way}" 0 . train --model "$agent/mp1" --data "$data" --steps 2 --lr 1e-2 --accumulate 2 --seed 3 "${flags[@]}" $way --out "$work/way"
         want=${want:-$(digest "$work/way")}
         check "$name${way:+, $way}: the same bytes" test "$(digest "$work/way")" = "$want"
     done
 }
 beside=(--train '*encoder*,*cross_attention*' --lr-scale '*encoder*=0.1')
 ways "LoRA in bfloat16" --dtype bfloat16 --lora-targets sat-vit "${beside[@]}" -- "--tp 2 --threads 3" "--tp 3 --checkpointing" "--tp 8 --isa avx2"
-ways "LoRA in float32 with dropout" --lora-targets all-linear --micro-batch 2 --lora-dropout 0.1 -- "--tp 3 --isa ref" "--checkpointing --threads 1" "--tp 2 --isa avx2"
+ways "LoRA in float32 with dropout" --lora-targets all-linear --micro-batch 2 --lora-dropout 0.1 -- "--checkpointing --threads 1" "--tp 2 --isa avx2"
 ways "four slices" --slices 4 "${beside[@]}" -- "--tp 4"
 ways "sixteen slices" --slices 16 --dtype bfloat16 -- "--tp 5 --checkpointing"
-ways "head" --method head -- "--tp 3"
+ways "head" --method head -- "--tp 3 --isa ref"
 ways "full" --method full -- "--tp 3 --checkpointing"
 runs "what is trained in full is a model" 0 'sound' verify "$work/way/model"
 runs "that runs" 0 . eval --model "$work/way/model" --data "$data" --tp 2

@@ -29,7 +29,8 @@ commands=("verify $work/large" "diff $work/large $work/large" "convert $work/lar
     "train $work/model $work/data.jsonl -o $work/out --steps 4")
 for command in "${commands[@]}"; do
     of=${command%% *}
-    for columns in 80 40 20; do
+    for columns in 80 20; do
+        [ $columns = 20 ] || [[ "verify train" = *$of* ]] || continue
         rm -rf "$work/out"
         # shellcheck disable=SC2086
         shown "$of on $columns columns" "$columns" $command
@@ -43,6 +44,7 @@ for command in "${commands[@]}"; do
         check "$of: without an escape sequence ($columns)" plain
     done
     for how in "TERM=dumb" "TERM="; do
+        [ $how = TERM=dumb ] || [ "$of" = verify ] || continue
         rm -rf "$work/out"
         script -qec "env $how '$sheaf' $command" /dev/null </dev/null >"$work/screen"
         check "$of: a terminal with $how gets lines" bash -c '! grep -q "\[=*\]" "$1" && ! LC_ALL=C grep -qaP "\\r[^\\n\\r]|\\x1b" "$1"' - "$work/screen"
@@ -59,16 +61,7 @@ for command in "${commands[@]}"; do
     rm -rf "$work/out"
     # shellcheck disable=SC2086
     "$sheaf" $command --progress json >/dev/null 2>"$work/stderr" </dev/null
-    check "$of --progress json: each line is an object, the last of progress is complete" python3 - "$of" "$work/stderr" <<'PYTHON'
-import json, sys
-lines = [json.loads(line) for line in open(sys.argv[2])]
-assert all(line["command"] == sys.argv[1] for line in lines), lines
-seen = [line for line in lines if "done" in line]
-assert seen and seen[-1]["done"] == seen[-1]["total"] and seen[-1]["eta_s"] == 0, lines
-for line in seen:
-    assert {"what", "unit", "rate", "eta_s", "elapsed_s"} <= set(line) and " " not in line["unit"], line
-assert all("done" in line or "note" in line or "warning" in line or "eval_loss" in line for line in lines), lines
-PYTHON
+    mv "$work/stderr" "$work/$of.json"
     rm -rf "$work/out"
     # shellcheck disable=SC2086
     "$sheaf" $command --progress=bar >/dev/null 2>"$work/stderr" </dev/null
@@ -77,6 +70,20 @@ PYTHON
     script -qec "'$sheaf' $command --progress plain" /dev/null </dev/null >"$work/screen"
     check "$of --progress plain, on a terminal" bash -c '! LC_ALL=C grep -qaP "\\r[^\\n\\r]" "$1"' - "$work/screen"
 done
+
+check "--progress json: each line is an object, the last of progress is complete" python3 - "$work"/*.json <<'PYTHON'
+import json, sys
+from pathlib import Path
+assert len(sys.argv) == 7, sys.argv
+for path in map(Path, sys.argv[1:]):
+    lines = [json.loads(line) for line in path.open()]
+    assert all(line["command"] == path.stem for line in lines), lines
+    seen = [line for line in lines if "done" in line]
+    assert seen and seen[-1]["done"] == seen[-1]["total"] and seen[-1]["eta_s"] == 0, lines
+    for line in seen:
+        assert {"what", "unit", "rate", "eta_s", "elapsed_s"} <= set(line) and " " not in line["unit"], line
+    assert all("done" in line or "note" in line or "warning" in line or "eval_loss" in line for line in lines), lines
+PYTHON
 
 # A failure begins a line of its own below the bar; what is not asked for stays.
 runs "both" 2 'sheaf: --quiet.*expected: no --progress beside it.*found: +both' verify "$work/large" --quiet --progress json
@@ -95,13 +102,14 @@ check "chat --quiet" bash -c '! grep -q /help "$1"' - "$work/stderr"
 "$sheaf" train "$work/model" "$work/data.jsonl" -o "$work/long" --steps 1000000 --threads 1 --quiet >/dev/null 2>&1 &
 process=$!
 check "a run goes on" waits grep -q '"step": 2,' "$work/long/metrics.jsonl"
-watched() { script -qec "env $1 timeout 6 '$sheaf' watch '$work/long'" /dev/null </dev/null >"$work/screen"; } # timeout: it has no end of its own
+kill -STOP $process # it is watched as well
+watched() { script -qec "env $1 timeout 3 '$sheaf' watch '$work/long'" /dev/null </dev/null >"$work/screen"; } # timeout: it has no end of its own
 watched TERM=xterm
 check "watch draws anew" bash -c '[ "$(LC_ALL=C grep -caP "\x1b" "$1")" -ge 1 ]' - "$work/screen"
 for how in "NO_COLOR=1" "TERM=dumb"; do
     watched "$how"
     check "watch with $how" bash -c 'grep -q "|" "$1" && ! LC_ALL=C grep -qaP "\x1b" "$1"' - "$work/screen"
 done
-kill $process
-wait $process
+kill -KILL $process
+wait $process 2>/dev/null
 finish
