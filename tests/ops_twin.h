@@ -82,8 +82,8 @@ static inline float twin_number(uint64_t index, twin_numbers numbers)
         0x7f800000, 0xff800000, 0x7fc00000, 0xffc00001, 0x7f800001, 0xffbfffff, 0x7fffffff,
         0x7f7fffff, 0xff7fffff, 0x42b17218, 0x42b17219, 0xc2aeac50, 0x7f7f8000, 0x7149f2ca,
     };
-    const uint32_t u = sheaf__random_tensor_u32(1, 2, index);
-    const uint32_t pick = sheaf__random_tensor_u32(3, 4, index);
+    const uint32_t u = sheaf__random_tensor_u32(1, 2, index),
+                   pick = numbers == TWIN_PLAIN ? 0 : sheaf__random_tensor_u32(3, 4, index);
     if (numbers >= TWIN_FINITE_EDGES && pick % 8 == 0)
         return finite[pick / 8 % ARRAY_LEN(finite)];
     if (numbers == TWIN_ALL_EDGES && pick % 64 == 1)

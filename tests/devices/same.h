@@ -8,9 +8,9 @@
  * Operands have space around them, and copies of them that are made by their extents end where a
  * page begins that may not be touched (the device `edges`), so an extent too small faults.
  *
- * `cuda` is the emulated one, once in order and once turned (tests/gpu/stand_in.h). An
- * operation that has a row in its table has to run by its own kernels, or the test fails, unless
- * same.may_decline. */
+ * `cuda` is the emulated one, once in order and once turned (tests/gpu/stand_in.h); a GPU that is
+ * not emulated may be the only one, and takes part once. An operation that has a row in its table
+ * has to run by its own kernels, or the test fails, unless same.may_decline. */
 #pragma once
 
 #include "base/thread.h"
@@ -96,21 +96,23 @@ static struct {
     uint64_t salt;
     unsigned mode;
     bool may_decline;
+    int devices;
 } same;
 
-/* A GPU that is not emulated (bench/gpu.sh) may be the only one. */
-static inline int same_unit(int unit)
+/* Those of a list that take part; the last one listed may be a second GPU. */
+static inline int same_devices(int listed, int last_unit)
 {
-    return sheaf__driver_stands_in() ? unit : 0;
+    return last_unit == 0 || sheaf__driver_stands_in() ? listed : listed - 1;
 }
 
 static inline int same_open(void **state)
 {
     same.host = malloc(SAME_BYTES);
     same.ref = sheaf__kernels_for("ref");
-    for (int i = 0; i < SAME_DEVICES; i++) {
+    same.devices = same_devices(SAME_DEVICES, same_on[SAME_DEVICES - 1].unit);
+    for (int i = 0; i < same.devices; i++) {
         CHECK_OK(sheaf__device_open_of(&same.device[i], same_on[i].class,
-                                       &(sheaf__reserved){ .unit = same_unit(same_on[i].unit) },
+                                       &(sheaf__reserved){ .unit = same_on[i].unit },
                                        same_on[i].threads, NULL, 0));
         CHECK_OK(sheaf__device_alloc((void **)&same.memory[i], same.device[i], SAME_BYTES,
                                      SHEAF_MEM_ACTIVATIONS));
@@ -121,7 +123,7 @@ static inline int same_open(void **state)
 
 static inline int same_close(void **state)
 {
-    for (int i = 0; i < SAME_DEVICES; i++) {
+    for (int i = 0; i < same.devices; i++) {
         sheaf__device_close(same.device[i]);
         free(same.got[i]);
     }
@@ -182,7 +184,7 @@ static inline sheaf__device *same_next(void)
         same_ran(same.device[i]);
         CHECK_OK(sheaf__download(same.device[i], same.got[i], same.memory[i], same.used));
     }
-    if (same.at == SAME_DEVICES) {
+    if (same.at == same.devices) {
         same.at = 0;
         same.mode = sheaf__compute_mode_enter(); /* of the reference */
         return NULL;
@@ -205,7 +207,7 @@ static inline void *same_there(const void *host)
 static inline void same_check(const char *what)
 {
     sheaf__compute_mode_leave(same.mode);
-    for (int i = 0; i < SAME_DEVICES; i++) {
+    for (int i = 0; i < same.devices; i++) {
         char name[160];
         snprintf(name, sizeof name, "%s, %s, numbers %d, on %s with %d threads%s", what,
                  sheaf_dtype_name(same.dtype), same.numbers, same_on[i].class->name,
@@ -224,13 +226,23 @@ static inline void same_begin(sheaf_dtype dtype, twin_numbers numbers)
     same.at = 0;
 }
 
-/* same_types - `check` for every type of activations and kind of numbers; with sanitizers, for each
- * type and each kind once. */
+static const sheaf_dtype same_dtypes[] = { SHEAF_F32, SHEAF_BF16, SHEAF_F16 };
+
+/* same_types - `check` for every type of activations with some kinds of numbers; in ./run soak with
+ * all, with sanitizers for each type and each kind once. */
 static inline void same_types(void (*check)(sheaf_dtype dtype))
 {
-    static const sheaf_dtype types[] = { SHEAF_F32, SHEAF_BF16, SHEAF_F16 };
-    for (int i = 0; i < 3 * TWIN_KINDS; i += every(4)) {
-        same_begin(types[i % 3], (twin_numbers)(i / 3));
+    for (int i = 0; i < (every(2) > 1 ? 3 : in_soak(3 * TWIN_KINDS, 5)); i++) {
+        same_begin(same_dtypes[i % 3], (twin_numbers)(2 * (i % 3 + i / 3) % TWIN_KINDS));
+        check(same.dtype);
+    }
+}
+
+/* same_plain - `check` for every type, with plain numbers. */
+static inline void same_plain(void (*check)(sheaf_dtype dtype))
+{
+    for (int i = 0; i < 3; i++) {
+        same_begin(same_dtypes[i], TWIN_PLAIN);
         check(same.dtype);
     }
 }

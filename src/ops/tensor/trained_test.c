@@ -65,7 +65,7 @@ SAME_NUMBERS(test_trained__squares)
     for (int i = 0; i < TENSORS; i++)
         want[i] = same.ref->squares(x[i], of[i].n);
     same_check("squares");
-    for (at = 0; at < SAME_DEVICES; at++)
+    for (at = 0; at < same.devices; at++)
         CHECK_BYTES(same_on[at].class->name, got[at], want, sizeof want);
 }
 
