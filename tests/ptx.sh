@@ -2,7 +2,10 @@
 # ptx.sh - nvcc's code of the kernels, run without a GPU: the processor's bytes, and no complaint.
 #
 #   ptx.sh KIND TEST...      programs that test operations, on two GPUs of KIND, sm_80 or sm_90a, and runs of the command; or
-#   ptx.sh both TEST...      on one of sm_80 and two of sm_90a, the programs alone
+#   ptx.sh both TEST...      on one of sm_80 and one of sm_90a, the programs alone
+#
+# Both kinds have the same PTX, but for wgmma's kernels (gpu/cuda/compile.sh); what differs are tensor cores. So what does
+# not use them runs on one kind, sm_80, in ./run soak on both.
 #
 # $SHEAF_PTXRUN is the folder of ptxrun, from which a libcuda.so.1 is built that executes PTX and says on standard error, in
 # lines that begin with "ptxrun: ", where kernels race, leave their memory, or read what nothing wrote. The command, its
@@ -30,7 +33,7 @@ export LD_LIBRARY_PATH=$ptxrun SHEAF_GPU=real SHEAF_PLUGINS=$SHEAF_BUILD_ROOT/sr
 # so few multiprocessors that small products fill them
 case $kind in sm_90a) gpu=9.0:2 own=mma16 ;; *) gpu=8.0:2 own=mma8 ;; esac
 export PTXRUN_GPUS=$gpu,$gpu
-[ "$kind" != both ] || export PTXRUN_GPUS=8.0:4,9.0:4,9.0:4
+[ "$kind" != both ] || export PTXRUN_GPUS=8.0:4,9.0:4
 
 # quiet COMMAND...: it succeeds, and ptxrun has nothing to say.
 quiet() { "$@" >"$work/quiet" 2>&1 </dev/null && ! grep '^ptxrun: ' "$work/quiet" || { grep -v '^\[ \|^ok' "$work/quiet" | tail -n 8; return 1; }; }
@@ -44,6 +47,7 @@ done
 [ "$kind" != both ] || finish
 
 # ---- whole runs ----
+all() { [ "$kind" = sm_80 ] || [ -n "${SHEAF_SOAK:-}" ]; }
 equal() { [ -n "$1" ] && [ "$1" = "$2" ]; }
 steps=(--steps 2 --micro-batch 2)
 # trains NAME FLAG...: in the order and at the T that FLAGs name; what runs on one GPU or two leaves what the processor does.
@@ -69,11 +73,13 @@ qwen3=(--model "$SHEAF_SOURCE_ROOT/tests/data/families/qwen3/hf" --data "$SHEAF_
 llama_run=(--model "$llama/tiny_llama/hf" --data "$llama/tiny_llama/fwd_inputs.safetensors")
 trains $own "${qwen3[@]}" --dtype bfloat16 --sums $own --tp 2 --checkpointing
 trains half "${llama_run[@]}" --dtype float16 --sums $own --keep-activations int8
-trains pairs "${qwen3[@]}" --dtype bfloat16 --sums pairs --lora-dropout 0.2
-trains tiles "${llama_run[@]}" --dtype bfloat16 --sums tiles --tp 2
-trains float32 "${qwen3[@]}" --dtype float32 --method full --tp 3
 trains nf4 "${llama_run[@]}" --dtype bfloat16 --sums $own --quantize nf4 --tp 2
-trains nf4-double "${llama_run[@]}" --dtype float32 --quantize nf4-double
+if all; then
+    trains pairs "${qwen3[@]}" --dtype bfloat16 --sums pairs --lora-dropout 0.2
+    trains tiles "${llama_run[@]}" --dtype bfloat16 --sums tiles --tp 2
+    trains float32 "${qwen3[@]}" --dtype float32 --method full --tp 3
+    trains nf4-double "${llama_run[@]}" --dtype float32 --quantize nf4-double
+fi
 # of shapes that fill tiles; what kernels of tensor cores spend on an mma does not grow, and wgmma is used where it is
 "$sheaf" init small-bytes "$work/small" --seed 1 >/dev/null 2>&1
 for i in 1 2 3; do printf '{"prompt": "%s:", "completion": " %s, as everyone knows who can count to %s."}\n' $i $i $i; done >"$work/small.jsonl"
@@ -84,7 +90,7 @@ unset PTXRUN_STATS
 check "instructions an mma do not grow" python3 -B "$SHEAF_SOURCE_ROOT/bench/gpu/count.py" "$work/stats" "$SHEAF_SOURCE_ROOT/tests/ptx_counts.txt" "$kind"
 if [ -n "$mpirun" ] && [ -e "$SHEAF_PLUGINS/sheaf-openmpi.so" ]; then
     trains two-processes "${qwen3[@]}" --dtype bfloat16 --sums $own --tp 2 --transport mpi --mpi openmpi
-    rank=8 trains three-processes --model "$work/small" --data "$work/small.jsonl" --seq 64 --dtype bfloat16 --sums $own --tp 3 --transport mpi --mpi openmpi
+    all && rank=8 trains three-processes --model "$work/small" --data "$work/small.jsonl" --seq 64 --dtype bfloat16 --sums $own --tp 3 --transport mpi --mpi openmpi
 fi
 says generates --model "$SHEAF_SOURCE_ROOT/tests/data/families/qwen3/hf" --tokens 3,4,5,6 --max-new 6 --greedy --tp 2 --dtype bfloat16 --sums $own --json
 finish

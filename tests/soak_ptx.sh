@@ -12,7 +12,7 @@ for kind in sm_80 sm_90a both; do
     for how in PTXRUN_ORDER=late PTXRUN_ORDER=early PTXRUN_ORDER=reverse PTXRUN_GLOBAL=1; do
         programs=("${twins[@]}")
         [ $kind != both ] || programs=("$SHEAF_BUILD_ROOT"/ops_{cuda_products,cuda_codes,attention_cuda}_test)
-        cases "ptx $kind, $how" '^ok - generates\|^ok - attention_cuda' env "$how" bash tests/ptx.sh $kind "${programs[@]}"
+        cases "ptx $kind, $how" '^ok - generates\|^ok - attention_cuda' env SHEAF_SOAK=1 "$how" bash tests/ptx.sh $kind "${programs[@]}"
     done
 done
 
@@ -46,7 +46,7 @@ for kind in sm_80 sm_90a; do
     rm -rf "$work/sabotaged.cpu" "$work/sabotaged.gpu"
 done
 # wgmma's ring of stages turns in every loop, of each way that operands lie: all of its waits, fences and arrivals
-cases "sabotage of wgmma" '^ok - ' env LD_LIBRARY_PATH="$ptxrun" SHEAF_GPU=real SHEAF_PLUGINS="$SHEAF_BUILD_ROOT/src/cli" PTXRUN_GPUS=8.0:4,9.0:4,9.0:4 PTXRUN_ORDER=early \
+cases "sabotage of wgmma" '^ok - ' env LD_LIBRARY_PATH="$ptxrun" SHEAF_GPU=real SHEAF_PLUGINS="$SHEAF_BUILD_ROOT/src/cli" PTXRUN_GPUS=8.0:4,9.0:4 PTXRUN_ORDER=early \
     SHEAF_TESTS='*rings*' python3 -B tests/ptx_sabotage.py sm_90a "$SHEAF_BUILD_ROOT/src/ops/devices/gpu/cuda" --only '^products_wide_.* (wgmma|mbarrier)' -- \
     "$SHEAF_BUILD_ROOT/ops_cuda_products_test"
 

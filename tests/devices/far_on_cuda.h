@@ -7,7 +7,7 @@
 enum { MOST_FAR = 4 }; /* jobs of one call */
 
 /* ---- devices: the processor, and GPUs that the test's own open_devices() names ---- */
-enum { MOST_GPUS = 3 };
+enum { MOST_GPUS = 2 };
 static sheaf__device *here, *gpu[MOST_GPUS];
 static int gpus;
 
@@ -49,7 +49,8 @@ static inline void check_on(sheaf__device *device, const char *name, const sheaf
         check_there(name, &job[j], &copy[j], &on[j]);
 }
 
-/* Jobs, here and there. The first GPU has mma8, the others mma16; other orders run on any of them.
+/* Jobs, here and there. The first GPU has mma8, the second one mma16; other orders run on any of
+ * them.
  */
 static inline void check_jobs(const char *name, const sheaf__product *job, int jobs,
                               sheaf_sums sums)

@@ -52,7 +52,7 @@ static int64_t any_size(void)
 
 TEST(test_codes__forms_and_sizes)
 {
-    for (uint64_t i = 1; i < 160; i++) {
+    for (uint64_t i = 1; i < (uint64_t)in_soak(160, 80); i++) {
         static const kind kinds[] = { ORDINARY, ORDINARY, TINY };
         sheaf__term term[3];
         seed = i;
@@ -76,7 +76,7 @@ static void assert_ran(sheaf_sums sums, const char *kernel)
 /* Even forms, with plain terms before and behind, as adapters are; chains that end. */
 TEST(test_codes__few_rows)
 {
-    for (uint64_t i = 1; i < 60; i++) {
+    for (uint64_t i = 1; i < (uint64_t)in_soak(60, 40); i++) {
         sheaf__term term[3];
         seed = 10000 + i;
         const sheaf_dtype dtype = below(2) ? SHEAF_BF16 : SHEAF_F16;
@@ -105,7 +105,7 @@ TEST(test_codes__few_rows)
 /* Room for few columns: several turns for each job, and jobs that share one. */
 TEST(test_codes__in_turns)
 {
-    for (uint64_t i = 1; i < 24; i++) {
+    for (uint64_t i = 1; i < (uint64_t)in_soak(24, 12); i++) {
         sheaf__term term[JOBS][2];
         sheaf__product job[JOBS];
         seed = 20000 + i;
@@ -127,7 +127,7 @@ enum { SLICES = 8 };
 /* Slices of several ranks: what one has of them goes to roots, whose rows are of all columns. */
 TEST(test_codes__slices_by_the_tree)
 {
-    for (uint64_t i = 1; i < 40; i++) {
+    for (uint64_t i = 1; i < (uint64_t)in_soak(40, 24); i++) {
         sheaf_tree tree;
         bool present[SLICES];
         int slice_of[SLICES], first[SLICES + 1] = { 0 }, terms = 0;
