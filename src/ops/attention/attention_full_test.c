@@ -48,10 +48,11 @@ TEST(test_attention__full_worked_by_hand)
 TEST(test_attention__full_equals_reference_at_odd_shapes)
 {
     static const int64_t group[] = { 1, 2, 3, 7 };
-    for (uint64_t i = 0; i < 130; i += (uint64_t)every(13)) {
-        sheaf__attention s = { .dtype = i >= 120 ? SHEAF_F16
-                                        : i & 1  ? SHEAF_BF16
-                                                 : SHEAF_F32,
+    const uint64_t halves = (uint64_t)in_soak(120, 60); /* from there on float16 */
+    for (uint64_t i = 0; i < halves + 10; i += (uint64_t)every(7)) {
+        sheaf__attention s = { .dtype = i >= halves ? SHEAF_F16
+                                        : i & 1     ? SHEAF_BF16
+                                                    : SHEAF_F32,
                                .full = true,
                                .scale = 0.3f };
         s.batch = 1 + chance(i * 16, 2);
@@ -96,7 +97,8 @@ TEST(test_attention__full_equals_reference_across_blocks)
 TEST(test_attention__numbers_out_of_the_ordinary_in_full_attention)
 {
     static const float odd[] = { INFINITY, -INFINITY, NAN, -1e-40f, 3e38f };
-    for (uint64_t i = 0; i < 2 * 4 * 5 * ARRAY_LEN(odd); i += (uint64_t)every(13)) {
+    for (uint64_t i = 0; i < 2 * 4 * 5 * ARRAY_LEN(odd);
+         i += (uint64_t)(every(7) * in_soak(1, 3))) {
         const int64_t row = (int64_t)chance(i, 37), hide = (int64_t)(i / 8 % 5);
         sheaf__attention s =
             attention_of(i & 1 ? SHEAF_BF16 : SHEAF_F32, 1, 53, 37, 2, 2, 18, 0.3f);

@@ -35,48 +35,45 @@ static void check_samples(const problem *p, const result *got)
     sheaf__compute_mode_leave(before);
 }
 
-static void check_production_order(sheaf__attention s, sheaf_sums sums, const int *threads,
-                                   const char *const *isa, int runs)
+/* The first of so many ways against samples, the others against it. */
+static void check_order_of(sheaf__attention s, sheaf_sums sums, int ways)
 {
+    static const struct {
+        int threads;
+        const char *pairs, *tiles;
+    } way[] = { { 2, NULL, NULL }, { 5, "avx2", "avx512" }, { 1, NULL, "avx2" } };
     problem p = problem_of(s, 0, false);
     p.sums = sums;
     result first = result_of(&p);
-    run_device(&p, &first, isa[0], threads[0]);
-    check_samples(&p, &first);
-    for (int i = 1; i < runs; i++) {
+    for (int i = 0; i < ways; i++) {
         char name[80];
-        if (!on_this_cpu(isa[i] != NULL ? isa[i] : "ref"))
+        const char *isa = sums == SHEAF_SUMS_TILES ? way[i].tiles : way[i].pairs;
+        if (isa != NULL && !on_this_cpu(isa))
             continue;
-        result again = result_of(&p);
-        run_device(&p, &again, isa[i], threads[i]);
-        snprintf(name, sizeof name, "%d threads, %s", threads[i], isa[i] != NULL ? isa[i] : "best");
+        result again = i == 0 ? first : result_of(&p);
+        run_device(&p, &again, isa, way[i].threads);
+        if (i == 0)
+            check_samples(&p, &first);
+        snprintf(name, sizeof name, "%d threads, %s", way[i].threads, isa != NULL ? isa : "best");
         same_results(name, &p, &again, &first);
     }
 }
 
-static void check_production(sheaf__attention s, const int *threads, const char *const *isa,
-                             int runs)
+static void check_production(sheaf__attention s, int ways)
 {
-    static const char *const others[] = { NULL, "avx512", "avx2", NULL };
-    check_production_order(s, SHEAF_SUMS_PAIRS, threads, isa, runs);
+    check_order_of(s, SHEAF_SUMS_PAIRS, ways);
     if (s.dtype == SHEAF_BF16 &&
-        (double)s.queries * (double)s.keys * (double)(s.kv_heads * s.group) < 1e8) /* seconds */
-        check_production_order(s, SHEAF_SUMS_TILES, threads, others, runs);
+        (double)s.queries * (double)s.keys * (double)(s.kv_heads * s.group) < 3e7) /* seconds */
+        check_order_of(s, SHEAF_SUMS_TILES, ways);
 }
 
+/* What ./run soak takes of 36 heads others take of six. */
 TEST(test_attention__production_size_is_the_same_on_any_threads_and_isa)
 {
-    static const int threads[] = { 2, 5, 1, 5 };
-    static const char *const isa[] = { NULL, NULL, NULL, "avx2" };
-    sheaf__attention s = attention_of(SHEAF_BF16, 1, 4200, 4200, 2, 18, 64, 0.125f);
-    check_production(s, threads, isa, getenv("SHEAF_SOAK") ? 3 : 2); /* AVX2 takes seconds for it */
-    s.queries = s.keys = s.kv_rows = 1300;
-    check_production(s, threads + 2, isa + 2, 2);
-    s.queries = s.keys = s.kv_rows = 4200;
-    s.dtype = SHEAF_F32;
-    s.kv_heads = 1;
-    s.group = 3;
-    check_production(s, threads, isa, 4);
+    const int group = in_soak(18, 3), ways = in_soak(3, 2);
+    check_production(attention_of(SHEAF_BF16, 1, 4200, 4200, 2, group, 64, 0.125f), ways);
+    check_production(attention_of(SHEAF_BF16, 1, 1300, 1300, 2, group, 64, 0.125f), ways);
+    check_production(attention_of(SHEAF_F32, 1, 4200, 4200, 1, 3, 64, 0.125f), ways);
 }
 
 static size_t dry_scratch(const sheaf__attention *s, int threads)
@@ -94,7 +91,7 @@ static size_t dry_scratch(const sheaf__attention *s, int threads)
 static void check_long(sheaf_dtype dtype, int64_t keys, bool finds_room)
 {
     sheaf__attention s = attention_of(dtype, 1, keys, keys, 2, 1, 128, 0.1f);
-    s.window = 700;
+    s.window = 300;
     problem p = problem_of(s, 0, false);
     const size_t scratch = sheaf__device_needs(SHEAF__THREAD_SCRATCH);
     static const struct {
@@ -120,18 +117,17 @@ static void check_long(sheaf_dtype dtype, int64_t keys, bool finds_room)
 
 TEST(test_attention__long_sequences_fit_in_scratch)
 {
-    static const int threads[] = { 1 };
-    static const char *const isa[] = { NULL };
     check_long(SHEAF_F32, 6000, true);
     check_long(SHEAF_BF16, 6000, true);
     check_long(SHEAF_BF16, 4000, false);  /* fits */
     check_long(SHEAF_BF16, 25000, false); /* more than four times the scratch */
-    check_production(attention_of(SHEAF_F32, 1, 6000, 6000, 1, 1, 128, 0.1f), threads, isa, 1);
+    check_production(attention_of(SHEAF_F32, 1, 6000, 6000, 1, 1, 128, 0.1f), 1);
     assert_true(
         sheaf__attention_keys_held(&(sheaf__attention){ .dtype = SHEAF_F32, .head_dim = 128 },
                                    SHEAF_SUMS_PAIRS, SHEAF__THREAD_SCRATCH) < 6000);
-    check_production(windowed(attention_of(SHEAF_BF16, 1, 32768, 32768, 1, 1, 64, 0.1f), 4096),
-                     threads, isa, 1);
+    check_production(
+        windowed(attention_of(SHEAF_BF16, 1, 32768, 32768, 1, 1, 64, 0.1f), in_soak(4096, 1000)),
+        1);
     check_shape(attention_of(SHEAF_BF16, 1, 1, 100000, 1, 2, 8, 0.1f), 0, false, 0);
 }
 
@@ -140,31 +136,27 @@ TEST(test_attention__long_sequences_fit_in_scratch)
 /* The high-resolution tower of CogAgent, its cross-attention, and the tower of CogVLM. */
 TEST(test_attention__full_production_size_is_the_same_on_any_threads_and_isa)
 {
-    static const int threads[] = { 2, 5, 1, 3 };
-    static const char *const isa[] = { NULL, NULL, NULL, "avx2" };
-    const bool long_form = getenv("SHEAF_SOAK") != NULL;
     const struct {
         sheaf_dtype dtype;
         int64_t queries, keys, heads, d;
-        int runs;
     } table[] = {
-        { SHEAF_BF16, 6401, 6401, 4, 64, long_form ? 3 : 2 },
-        { SHEAF_BF16, 2000, 6400, 3, 32, 4 },
-        { SHEAF_BF16, 1226, 1226, 2, 112, 4 },
-        { SHEAF_F32, 6401, 6401, 1, 64, 2 },
-        { SHEAF_F32, 1700, 6400, 1, 32, 4 },
-        { SHEAF_F32, 257, 6400, 1, 240, 4 },
+        { SHEAF_BF16, 6401, 6401, in_soak(4, 1), 64 },
+        { SHEAF_BF16, 2000, 6400, in_soak(3, 2), 32 },
+        { SHEAF_BF16, 1226, 1226, 2, 112 },
+        { SHEAF_F32, 6401, 6401, 1, 64 },
+        { SHEAF_F32, 1700, 6400, 1, 32 },
+        { SHEAF_F32, 257, 6400, 1, 240 },
     };
     for (size_t i = 0; i < ARRAY_LEN(table); i++)
         check_production(full_attention_of(table[i].dtype, 1, table[i].queries, table[i].keys,
                                            table[i].heads, 1, table[i].d, 0.125f),
-                         threads, isa, table[i].runs);
+                         in_soak(3, 2));
 }
 
-/* The definition takes hours for it: one NaN must not stop a run before it is seen. */
+/* The definition takes a part of an hour for it: one NaN must not stop a run before it is seen. */
 TEST(test_attention__full_with_nan_takes_no_slow_path)
 {
-    sheaf__attention s = attention_of(SHEAF_BF16, 1, 20000, 20000, 1, 1, 32, 0.2f);
+    sheaf__attention s = attention_of(SHEAF_BF16, 1, 9000, 9000, 1, 1, 32, 0.2f);
     s.full = true;
     problem p = problem_of(s, 0, false);
     void *const where[] = { p.v, p.k, p.d_o };

@@ -182,8 +182,7 @@ TEST(test_compress__says_where_it_cannot)
 /* Any job with compressed weights, and the same with plain ones by the reference. */
 TEST(test_compress__products_are_the_same)
 {
-    const bool few = getenv("SHEAF_SANITIZED") != NULL;
-    for (int i = 0; i < (few ? 40 : 120); i++) {
+    for (int i = 0; i < in_soak(120, 60 / every(2)); i++) {
         const int64_t m = i % 4 == 0 ? 1 + below(40) : 1 + below(5),
                       n = below(3) ? 1 + below(500) : 16 * (1 + below(20));
         sheaf__term plain[4], small[4];
@@ -228,7 +227,7 @@ TEST(test_compress__products_are_the_same)
         job.term = small;
         for (int isa = 0; isa < nisas; isa++)
             for (size_t d = 0; d < ARRAY_LEN(machines); d++) {
-                if (few && d != (size_t)i % ARRAY_LEN(machines))
+                if (!takes_job(isa, d, i))
                     continue;
                 memcpy(job.y, before, bytes);
                 machines[d].sums = sums;
@@ -278,19 +277,18 @@ TEST(test_compress__a_chunk_that_is_not_whole)
 /* Production sizes, all boxes of which are met; half of the jobs run beside each other on one x. */
 TEST(test_compress__jobs_beside_each_other)
 {
-    enum { JOBS = 5 };
-    static const int64_t n[JOBS] = { 2048, 256, 40, 5632, 1000 };
-    const bool few = getenv("SHEAF_SANITIZED") != NULL;
-    for (int i = 0; i < (few ? 2 : 10); i++) {
+    enum { JOBS = 5, ROWS = 5 };
+    static const int64_t n[JOBS] = { 2048, 256, 40, 5632, 1000 }, depths[] = { 704, 2048 };
+    for (size_t i = 0; i < ARRAY_LEN(depths); i += (size_t)every(2)) {
         sheaf__product job[JOBS], compressed[JOBS];
         sheaf__term term[2 * JOBS];
         sheaf__packed w[2 * JOBS];
-        const int64_t m = 1 + i % 5, k = i < 5 ? 2048 : 704;
+        const int64_t k = depths[i];
         for (int j = 0; j < JOBS; j++) {
             const twins t = make_twins(n[j], k, j == 4 ? OUTLIERS : NORMAL);
             w[j] = t.plain;
             w[JOBS + j] = t.small;
-            term[j] = random_term(SHEAF_BF16, SHEAF__B_NK, false, m, 1, k, ORDINARY);
+            term[j] = random_term(SHEAF_BF16, SHEAF__B_NK, false, ROWS, 1, k, ORDINARY);
             term[j].form = SHEAF__B_AHEAD;
             if (j > 0 && j < 4) {
                 term[j].a = term[0].a;
@@ -299,24 +297,26 @@ TEST(test_compress__jobs_beside_each_other)
             term[JOBS + j] = term[j];
             term[j].w = &w[j];
             term[JOBS + j].w = &w[JOBS + j];
-            job[j] = compressed[j] = plain_job(SHEAF_BF16, m, n[j], &term[j], 1);
+            job[j] = compressed[j] = plain_job(SHEAF_BF16, ROWS, n[j], &term[j], 1);
             compressed[j].term = &term[JOBS + j];
-            compressed[j].y = random_matrix(SHEAF_F32, m, n[j], job[j].ldy, ORDINARY);
+            compressed[j].y = random_matrix(SHEAF_F32, ROWS, n[j], job[j].ldy, ORDINARY);
         }
-        for (int sums = 0; sums < 2; sums++)
-            for (int isa = 1; isa < nisas;
-                 isa++) /* plain ones are held to the reference elsewhere */
-                for (size_t d = 0; d < ARRAY_LEN(machines); d++) {
-                    if (few && d != (size_t)isa % ARRAY_LEN(machines))
-                        continue;
-                    machines[d].sums = (sheaf_sums)sums;
-                    sheaf__mm_products_with(isas[isa], &machines[d], job, JOBS);
-                    sheaf__mm_products_with(isas[isa], &machines[d], compressed, JOBS);
-                    for (int j = 0; j < JOBS; j++)
-                        for (int64_t r = 0; r < m; r++)
-                            CHECK_BYTES(isas[isa]->name, (float *)compressed[j].y + r * job[j].ldy,
-                                        (float *)job[j].y + r * job[j].ldy, n[j] * 4);
-                }
+        for (int code = 0; code < 2 * ROWS * nisas; code++) {
+            const int64_t m = 1 + code / 2 % ROWS;
+            const int isa = code / 2 / ROWS;
+            sheaf__device *d = &machines[(isa + m) % (int64_t)ARRAY_LEN(machines)];
+            if (isa == 0) /* plain ones are held to the reference elsewhere */
+                continue;
+            d->sums = (sheaf_sums)(code % 2);
+            for (int j = 0; j < JOBS; j++)
+                job[j].m = compressed[j].m = m;
+            sheaf__mm_products_with(isas[isa], d, job, JOBS);
+            sheaf__mm_products_with(isas[isa], d, compressed, JOBS);
+            for (int j = 0; j < JOBS; j++)
+                for (int64_t r = 0; r < m; r++)
+                    CHECK_BYTES(isas[isa]->name, (float *)compressed[j].y + r * job[j].ldy,
+                                (float *)job[j].y + r * job[j].ldy, n[j] * 4);
+        }
         drop_all();
     }
 }

@@ -10,14 +10,30 @@ static uint16_t a_at(const sheaf__term *t, int64_t i, int64_t k)
     return ((const uint16_t *)t->a)[t->a_km ? k * t->lda + i : i * t->lda + k];
 }
 
+/* An element of a packed weight, whose last row that was asked for is kept: of no weight at first.
+ */
+static struct {
+    const sheaf__packed *w;
+    int64_t row;
+    uint16_t x[20000];
+} unpacked;
+
+static uint16_t packed_at(const sheaf__packed *w, int64_t row, int64_t col)
+{
+    if (unpacked.w != w || unpacked.row != row)
+        sheaf__packed_row(unpacked.x, w, row);
+    unpacked.w = w;
+    unpacked.row = row;
+    return unpacked.x[col];
+}
+
 static uint16_t b_at(const sheaf__term *t, int64_t j, int64_t k)
 {
-    static uint16_t row[20000];
     switch (t->form) {
     case SHEAF__B_NK: return ((const uint16_t *)t->b)[j * t->ldb + k];
     case SHEAF__B_KN: return ((const uint16_t *)t->b)[k * t->ldb + j];
-    case SHEAF__B_AHEAD: sheaf__packed_row(row, t->w, j); return row[k];
-    default: sheaf__packed_row(row, t->w, k); return row[j];
+    case SHEAF__B_AHEAD: return packed_at(t->w, j, k);
+    default: return packed_at(t->w, k, j);
     }
 }
 
@@ -64,6 +80,7 @@ static float tree_of(const sheaf__product *job, sheaf_sums sums, int begin, int 
 static void check_definition(const char *name, const sheaf__product *job, sheaf_sums sums)
 {
     run_ref(job, sums);
+    unpacked.w = NULL;
     const unsigned before = sheaf__compute_mode_enter();
     for (int64_t i = 0; i < job->m; i++)
         for (int64_t j = 0; j < job->n; j++) {
