@@ -33,12 +33,12 @@ make_middle() { # make_middle cogvlm|cogagent DIR: hidden 1024, 4 layers, a ViT 
 # What may be missing from a plan: the kernel counts resident pages in batches per processor or thread, so a peak, and what
 # lies between two peaks, is known to half a megabyte; and a run touches one to two megabytes of the program and its
 # libraries that a process which does nothing does not.
-predicted() { # predicted MODEL DATA FLAGS...
+predicted() { # predicted MODEL DATA FLAGS...: over $steps, two if that is not set: the second one has the moments, too
     local model=$1 data=$2 plan peak out
     shift 2
     out=$(mktemp -d "$work/peak.XXXXXX")
     plan=$("$sheaf" plan --model "$model" --data "$data" "$@" --json 2>/dev/null | grep -oE '"peak":[0-9]+' | tail -n 1 | cut -d: -f2)
-    peak=$(peak_of train --model "$model" --data "$data" --out "$out/run" --steps "${steps:-3}" "$@") || { echo "the run failed"; return 1; }
+    peak=$(peak_of train --model "$model" --data "$data" --out "$out/run" --steps "${steps:-2}" "$@") || { echo "the run failed"; return 1; }
     rm -rf "$out"
     awk -v plan="$plan" -v peak="$peak" -v base="$base" 'BEGIN { used = peak - base; r = plan / used; printf "planned %.1f MB, measured %.1f MB, ratio %.4f\n", plan / 1e6, used / 1e6, r; exit !(plan + 2097152 >= used && plan <= 1.05 * used + 1048576) }'
 }

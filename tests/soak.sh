@@ -251,7 +251,7 @@ fi
 
 if section 6 "what the planner predicts"; then
     cases "the planner's predictions" '^ok - ' bash tests/soak_plan.sh
-    for name in plan offload kept preference rewards another_model browser namings; do
+    for name in plan offload kept preference rewards few another_model browser namings; do
         cases "and all of cli/$name" '^ok - ' env SHEAF_SOAK=1 bash tests/cli/$name.sh
     done
 fi

@@ -58,7 +58,7 @@ while read -r f hows; do
     check "$f: a model to measure" middle "$f"
     for how in $hows; do
         # shellcheck disable=SC2086 # a method with its flags
-        check "$f: plan knows what $how needs" predicted "$work/$f.middle" "$work/tokens.jsonl" --seq 128 --micro-batch 4 --threads 2 --tp 2 \
+        steps=1 check "$f: plan knows what $how needs" predicted "$work/$f.middle" "$work/tokens.jsonl" --seq 128 --micro-batch 4 --threads 2 --tp 2 \
             --dtype float32 --method ${!how}
     done
     rm -rf "$work/$f".*

@@ -43,11 +43,11 @@ family() {
 small=(--data "$data" --micro-batch 1 --lr 3e-3 --schedule constant --seed 11)
 lora=(--lora-rank 5 --lora-targets all-linear --lora-dropout 0.1)
 odd_model "$work/odd" || fail "init of the odd model"
-family "lora" "1:2 1:1 2:2 1:4 8:1 3:2" --model "$tiny" "${small[@]}" "${lora[@]}" --accumulate 5 --neftune-alpha 5 --label-smoothing 0.1
+family "lora" "1:1 2:2 1:4 8:1 3:2" --model "$tiny" "${small[@]}" "${lora[@]}" --accumulate 5 --neftune-alpha 5 --label-smoothing 0.1
 family "lora, fewer micro-batches than groups" "1:4 4:2 2:1" --model "$work/odd" "${small[@]}" "${lora[@]}" --accumulate 3 --checkpointing
-family "lora in 16 groups of lanes" "1:8 2:16 1:1" --model "$tiny" "${small[@]}" "${lora[@]}" --accumulate 16 --accumulators 16
+family "lora in 16 groups of lanes" "2:16 1:1" --model "$tiny" "${small[@]}" "${lora[@]}" --accumulate 16 --accumulators 16
 family "head" "2:2 1:4 5:1 1:2" --model "$work/odd" "${small[@]}" --method head --accumulate 4 --dtype bfloat16
-family "full" "1:2 2:4 8:1 1:4 4:2 1:1 3:2" --model "$work/odd" "${small[@]}" --method full --accumulate 4 --accumulators 4
+family "full" "2:4 8:1 1:4 4:2 1:1" --model "$work/odd" "${small[@]}" --method full --accumulate 4 --accumulators 4
 family "full in bfloat16" "2:2 1:1 1:2 7:1" --model "$tiny" "${small[@]}" --method full --accumulate 3 --accumulators 2 --dtype bfloat16
 family "full in float16, whose scale overflows" "2:2 1:1 1:2" --model "$tiny" "${small[@]}" --method full --accumulate 4 --accumulators 2 --dtype float16 --loss-scale-init 16777216
 tied=$llama/tiny_llama3rope/hf
@@ -59,7 +59,7 @@ family "evaluations while it trains" "2:2 1:4 1:1" --model "$tiny" "${small[@]}"
 for n in 5,6,7 8 9,10 11,12,13,14 15,16 17 18,19; do echo "{\"tokens\": [$n], \"completion\": \"$n\"}"; done >"$work/prompts.jsonl"
 ids=$(for i in $(seq 77); do echo $(((i * 37) % 500 + 3)); done | tr '\n' ' ')
 tokens_file "$work/rows.safetensors" 7 11 "$ids" "$ids"
-for to in 1:1 1:2 2:3 1:5 1:8; do
+for to in 1:1 2:3 1:8; do
     # shellcheck disable=SC2046
     for batch in 1 2 3; do
         runs "seven rows at $to, $batch at a time" 0 . eval --model "$tiny" --data "$work/rows.safetensors" $(grid $to) --micro-batch $batch --json
@@ -129,7 +129,7 @@ check "and told" grep -q 'expected: a finite number' "$work/said.1:1"
 
 rm -rf "$work/one"
 train "$work/one" --model "$tiny" "${small[@]}" --method full --accumulators 4 --accumulate 4 --steps 3 --save-every 1 --keep 0 || fail "an undisturbed run" "$(tail -n 4 "$work/log")"
-for n in 2 7 13 20 31 44 60; do
+for n in 2 13 31 60; do
     rm -rf "$work/run"
     SHEAF_FAULT=write:$n:enospc timeout 120 "$faulty" train --model "$tiny" "${small[@]}" --method full --accumulators 4 --accumulate 4 --steps 3 --save-every 1 --keep 0 \
         --tp 2 --dp 4 --out "$work/run" >"$work/log" 2>&1 </dev/null

@@ -181,9 +181,11 @@ json_number() {
 near() { awk -v a="$1" -v b="$2" -v t="$3" 'BEGIN { d = a - b; exit !(a != "" && b != "" && d <= t && -d <= t) }'; }
 
 int32_bytes() { # int32_bytes VALUE...: little endian
-    local v
+    local v bytes
     for v in "$@"; do
-        printf "\\x$(printf %02x $((v & 255)))\\x$(printf %02x $(((v >> 8) & 255)))\\x$(printf %02x $(((v >> 16) & 255)))\\x$(printf %02x $(((v >> 24) & 255)))"
+        printf -v bytes '\\x%02x' $((v & 255)) $(((v >> 8) & 255)) $(((v >> 16) & 255)) $(((v >> 24) & 255))
+        # shellcheck disable=SC2059
+        printf "$bytes"
     done
 }
 # tokens_file FILE ROWS LENGTH IDS LABELS [POSITIONS [MASK]]: pre-tokenised data; each is

@@ -25,7 +25,7 @@ for dtype in bfloat16 float16; do
         alike "$of on two ranks" $of.2 $of "${how[@]}" --tp 2 --threads 3
         alike "$of on three ranks" $of.3 $of "${how[@]}" --tp 3 --threads 3
         alike "$of by three threads, checkpointing" $of.threads $of "${how[@]}" --threads 3 --checkpointing
-        alike "$of by the reference" $of.ref $of "${how[@]}" --tp 8 --isa ref
+        case $of in bfloat16.mma8 | float16.mma16) alike "$of by the reference" $of.ref $of "${how[@]}" --tp 8 --isa ref ;; esac
     done
     check "$dtype: the orders differ" bash -c "! cmp -s '$work/$dtype.mma8/adapter/adapter_model.safetensors' '$work/$dtype.mma16/adapter/adapter_model.safetensors'"
 done

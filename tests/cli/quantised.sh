@@ -5,8 +5,10 @@
 . "$(dirname "$0")/lib.sh"
 . "$SHEAF_SOURCE_ROOT/tests/plan_peak.sh"
 
-mini=$work/mini
-"$sheaf" init "$SHEAF_SOURCE_ROOT/tests/data/configs/mini.json" "$mini" --seed 1 --dtype bfloat16 >/dev/null 2>&1 || fail "init of a model"
+mini=$work/mini large=$work/large # the second one is measured
+sed 's/_size": 512/_size": 128/; s/_size": 1408/_size": 384/' "$SHEAF_SOURCE_ROOT/tests/data/configs/mini.json" >"$work/mini.json"
+"$sheaf" init "$work/mini.json" "$mini" --seed 1 --dtype bfloat16 >/dev/null 2>&1 || fail "init of a model"
+"$sheaf" init "$SHEAF_SOURCE_ROOT/tests/data/configs/mini.json" "$large" --seed 1 --dtype bfloat16 >/dev/null 2>&1 || fail "init of a larger model"
 for ((i = 0; i < 24; i++)); do printf '{"text": "row %d %0120d"}\n' $i $i; done >"$work/rows.jsonl"
 how=(--model "$mini" --data "$work/rows.jsonl" --micro-batch 2 --accumulate 2 --save-every 2 --keep 0 --lr 1e-3 --schedule constant)
 
@@ -28,21 +30,24 @@ done
 compare nf4 --tp 8 --checkpointing
 compare nf4 --tp 2 --offload weights
 
-# ---- where others may not read the memory of tensors, and on emulated GPUs ----
+# ---- where others may not read the memory of tensors, and on emulated GPUs: what devices.sh has not ----
 tiny=${SHEAF_RECORDINGS:-$SHEAF_SOURCE_ROOT/tests/data}/quant/tiny_llama
 [ -d "$tiny" ] || fail "recordings in $tiny"
 sheaf=$SHEAF_BUILD_ROOT/tests/sheaf_devices
-for q in nf4 nf4-double int8; do
-    for flags in "--dtype float32" "--dtype bfloat16 --sums mma16 --tp 2"; do
-        for device in cpu checked copied cuda; do
-            rm -rf "$work/at.$device"
-            # shellcheck disable=SC2086
-            runs "$q $flags on $device" 0 . train --model "$tiny/base_bf16" --data "$tiny/fwd_inputs.safetensors" --quantize $q --lora-targets all-linear \
-                --micro-batch 2 --accumulate 2 --steps 2 --lr 1e-3 --threads 2 --out "$work/at.$device" --device $device $flags
-            [ $device = cpu ] || same "$q $flags on $device: the same checkpoint" "$work/at.cpu/checkpoints" "$work/at.$device/checkpoints"
-        done
+while read -r q flags; do
+    for device in cpu checked cuda; do
+        rm -rf "$work/at.$device"
+        # shellcheck disable=SC2086
+        runs "$q $flags on $device" 0 . train --model "$tiny/base_bf16" --data "$tiny/fwd_inputs.safetensors" --quantize $q --lora-targets all-linear \
+            --micro-batch 2 --accumulate 2 --steps 2 --lr 1e-3 --threads 2 --out "$work/at.$device" --device $device $flags
+        [ $device = cpu ] || same "$q $flags on $device: the same checkpoint" "$work/at.cpu/checkpoints" "$work/at.$device/checkpoints"
     done
-done
+done <<'END'
+nf4 --dtype float32
+nf4-double --dtype bfloat16 --sums mma16 --tp 2
+int8 --dtype float32
+int8 --dtype bfloat16 --sums mma16 --tp 2
+END
 sheaf=$SHEAF_BUILD_ROOT/src/cli/sheaf
 
 rm -rf "$work/other"
@@ -215,14 +220,15 @@ done
 base=$(peak_of version)
 for flags in "--quantize nf4" "--quantize nf4-double --tp 3" "--quantize int8 --dtype float32" "--quantize nf4 --checkpointing --lora-targets all-linear"; do
     # shellcheck disable=SC2086
-    check "planned and measured: $flags" predicted "$mini" "$work/rows.jsonl" $flags
+    check "planned and measured: $flags" predicted "$large" "$work/rows.jsonl" $flags
 done
-check "planned and measured: a quantised folder" predicted "$work/mini4" "$work/rows.jsonl" --tp 2
+runs "converted" 0 . convert "$large" "$work/large4" --to hf --quantize nf4
+check "planned and measured: a quantised folder" predicted "$work/large4" "$work/rows.jsonl" --tp 2
 weights() { "$sheaf" plan "${how[@]:2:4}" "$@" --json 2>/dev/null | grep -oE '"text":\{"weights":[0-9]+' | head -n 1 | cut -d: -f3; }
-is=$(weights --model "$mini" --quantize nf4)
-check "less than 5 bits a weight, not 16" test $((is * 32)) -lt $(($(weights --model "$mini") * 10))
-check "the folder takes the same" test "$(weights --model "$work/mini4")" = "$is"
-check "its config alone too" test "$(weights --config "$work/mini4/config.json")" = "$is"
+is=$(weights --model "$large" --quantize nf4)
+check "less than 5 bits a weight, not 16" test $((is * 32)) -lt $(($(weights --model "$large") * 10))
+check "the folder takes the same" test "$(weights --model "$work/large4")" = "$is"
+check "its config alone too" test "$(weights --config "$work/large4/config.json")" = "$is"
 
 # ---- what is trained in full ----
 runs "some layers" 0 . train "${how[@]}" --steps 1 --out "$work/some" --quantize nf4 --method head --train 'model.layers.1.mlp.*,lm_head.weight'

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Everything a run leaves is the same at any number of ranks and threads: 36 runs of
-# 50 steps that cover every pair of (ranks, threads, dtype, method, model).
-# `./run soak` runs all 288.
+# 12 steps that cover every pair of (ranks, threads, dtype, method, model).
+# `./run soak` runs all 288, of 50 steps.
 . "$(dirname "$0")/lib.sh"
 
 data=$llama/tiny_llama/fwd_inputs.safetensors
@@ -17,8 +17,8 @@ settings=("tiny float32 lora 1:2 7:1 3:2" "tiny float32 head 1:1 8:2 3:5" "tiny 
 declare -A seen
 for setting in "${settings[@]}"; do
     read -r model dtype method runs <<<"$setting"
-    flags=(--model "$work/$model" --data "$data" --method "$method" --dtype "$dtype" --micro-batch 1 --accumulate 2 --steps 50
-           --save-every 25 --lr 3e-3 --seed 11)
+    flags=(--model "$work/$model" --data "$data" --method "$method" --dtype "$dtype" --micro-batch 1 --accumulate 2 --steps 12
+           --save-every 6 --lr 3e-3 --seed 11)
     [ "$method" != lora ] || flags+=(--lora-rank 5 --lora-alpha 10 --lora-targets all-linear --lora-dropout 0.1)
     [ "$method $model" != "lora odd" ] || flags+=(--lora-dora)
     want=""
