@@ -18,9 +18,10 @@ check "the undisturbed run" "$sheaf" train "${flags[@]}" --steps 4 --out "$work/
 
 # left_over OUT: processes of that run.
 left_over() {
-    local file line
+    local file line words
     for file in /proc/[0-9]*/cmdline; do
-        line=$(tr '\0' ' ' 2>/dev/null <"$file") || continue
+        mapfile -d '' -t words <"$file" || continue
+        line="${words[*]} "
         [[ $line != *sheaf*" train "*" $1 "* || $line == *mpirun* ]] || echo "$line"
     done 2>/dev/null
 }
