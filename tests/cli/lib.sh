@@ -134,10 +134,14 @@ learned_and_merged() {
 metric() { sed -n "$2s|.*\"$3\": \([-0-9.e]*\).*|\1|p" "$work/$1/metrics.jsonl"; }
 # equal RUN RUN: the results in $work/RUN, which are the folders $results
 results="adapter model"
-# shellcheck disable=SC2086
-result() { (cd "$work/$1" && find $results -name '*.safetensors' 2>/dev/null | sort | xargs -r sha256sum); }
-equal() { test -n "$(result "$1")" && test "$(result "$1")" = "$(result "$2")"; }
-unequal() { test -n "$(result "$1")" && test -n "$(result "$2")" && ! equal "$1" "$2"; } # both are there
+result() (
+    cd "$work/$1" && shopt -s globstar nullglob || exit 1
+    set --
+    for folder in $results; do set -- "$@" "$folder"/**/*.safetensors; done
+    [ $# -eq 0 ] || sha256sum "$@"
+)
+equal() { local one; one=$(result "$1") && [ -n "$one" ] && [ "$one" = "$(result "$2")" ]; }
+unequal() { [ -n "$(result "$1")" ] && [ -n "$(result "$2")" ] && ! equal "$1" "$2"; } # both are there
 # alike NAME FLAG... -- WAY...: bytes and losses of FLAGs do not depend on the WAY. `run OUT FLAG...` is the test's.
 alike() {
     local name=$1 flags=() way
@@ -272,7 +276,11 @@ same_metrics() {
 # digest OUT: of everything a run leaves that must not depend on ranks or threads: all
 # but the flags of the run (`settings`), who ran it where (`run.json`) and the speed in the metrics.
 digest() (
-    cd "$1" 2>/dev/null || exit 1
-    { find . -type f ! -name settings ! -name run.json ! -name metrics.jsonl ! -name lock -print0 | LC_ALL=C sort -z | xargs -0 sha256sum
-      same_metrics metrics.jsonl; } | sha256sum | cut -d' ' -f1
+    cd "$1" 2>/dev/null && shopt -s globstar dotglob || exit 1
+    files=()
+    for file in **; do
+        case ${file##*/} in settings | run.json | metrics.jsonl | lock) continue ;; esac
+        [ ! -f "$file" ] || files+=("$file")
+    done
+    sha256sum "${files[@]}" </dev/null && same_metrics metrics.jsonl
 )
