@@ -4,7 +4,7 @@
 #   ptx.sh KIND TEST...      programs that test operations, on two GPUs of KIND, sm_80 or sm_90a, and runs of the command; or
 #   ptx.sh both TEST...      on one of sm_80 and one of sm_90a, the programs alone
 #
-# Both kinds have the same PTX, but for wgmma's kernels (gpu/cuda/compile.sh); what differs are tensor cores. So what does
+# Both kinds have the same PTX, but for wgmma's kernels (src/ops/devices/gpu/cuda/compile.sh); what differs are tensor cores. So what does
 # not use them runs on one kind, sm_80, in ./run soak on both.
 #
 # $SHEAF_PTXRUN is the folder of ptxrun, from which a libcuda.so.1 is built that executes PTX and says on standard error, in
