@@ -132,7 +132,8 @@ check "Ctrl-C ended it as every command" test $? -eq 3
 "$sheaf" train --model "$bytes" --data "$work/sums.jsonl" --steps 100000 --save-every 100000 --out "$work/going" >/dev/null 2>&1 &
 going=$!
 check "a run" waits grep -qs '"step": 3' "$work/going/metrics.jsonl"
-kill -STOP $going # until its next step is waited for
+kill -STOP $going # but for one step that the page waits for
+lines="wc -l <'$work/going/metrics.jsonl'"
 echo "0123456789abcdef-token" >"$work/token"
 follows "$work/going" --token-file "$work/token"
 {
@@ -153,9 +154,9 @@ follows "$work/going" --token-file "$work/token"
     echo 'check the right one opens: byId("access").hidden && byId("following").dataset.state === "running"'
     echo 'check it is running: document.querySelector("#runs .state").textContent === "running"'
     echo 'run window.first = step()'
-    echo "do kill -CONT $going"
+    echo "do n=\$($lines); kill -CONT $going; until [ \$($lines) -gt \$n ]; do sleep 0.05; done; kill -STOP $going"
     echo 'wait step() > window.first'
-    echo "do kill -INT $going"
+    echo "do kill -INT $going; kill -CONT $going"
     echo 'wait byId("following").dataset.state === "ended"'
     echo 'check its end is told: byId("following").textContent.includes("has ended") && document.querySelector("#runs .state").textContent === "not running"'
     echo 'told the browser tells of a refusal: status of 401'
@@ -202,7 +203,9 @@ serves "a server" serve "$bytes" --adapter "$work/run1,$work/run2" --batch 4 --m
     echo 'wait texts().length === 2 && texts()[1].length > 5'
     echo 'run window.first = texts()[1].length'
     echo 'wait texts()[1].length > window.first'
+    echo "do kill -STOP $server" # it writes on unseen
     at 1280 "chat-writing"
+    echo "do kill -CONT $server"
     echo 'check it is still being written: !byId("stop").disabled && byId("send").disabled'
     echo 'click #stop'
     echo 'wait byId("stop").disabled'
