@@ -103,7 +103,8 @@ absent "and no other file is left" "$work/q/other.gguf"
 runs "smaller blocks where rows are short" 0 . convert "$here/tiny_qwen2/hf" "$work/q/k1.gguf" --to gguf --dtype q4_k_m --threads 1
 runs "on more threads" 0 . convert "$here/tiny_qwen2/hf" "$work/q/k3.gguf" --to gguf --dtype q4_k_m --threads 3
 same "the same bytes" "$work/q/k1.gguf" "$work/q/k3.gguf"
-runs "a wider model" 0 . init "$SHEAF_SOURCE_ROOT/tests/data/configs/mini.json" "$work/wide" --seed 5
+sed 's/"hidden_size": 512/"hidden_size": 256/; s/"intermediate_size": 1408/"intermediate_size": 512/' "$SHEAF_SOURCE_ROOT/tests/data/configs/mini.json" >"$work/wide.json"
+runs "a wider model" 0 . init "$work/wide.json" "$work/wide" --seed 5
 for type in q5_k_m:17 q6_k:18; do
     runs "${type%:*}" 0 'weights quantised' convert "$work/wide" "$work/q/${type%:*}.gguf" --to gguf --dtype "${type%:*}"
     runs "is read" 0 "sound" verify "$work/q/${type%:*}.gguf"
