@@ -277,8 +277,8 @@ typedef struct sheaf_chat sheaf_chat;
 typedef struct sheaf_chat_options {
     size_t size;
     const char *load;          /* go on with what was saved there, and with its pictures; NULL */
-    const char *save;          /* where sheaf_chat_save() will be called for: is it a new file, or
-                                  the one of `load`? NULL: not checked */
+    const char *save;          /* checked here for a later sheaf_chat_save(): a new file, or the one
+                                  of `load`; NULL: not checked */
     const char *system;        /* system message; NULL */
     const char *const *images; /* [nimages] pictures that the first question is about */
     int64_t nimages;
@@ -296,7 +296,8 @@ SHEAF_API sheaf_status *sheaf_chat_open(sheaf_chat **out, sheaf_model *model,
 /* sheaf_chat_close - accepts NULL. */
 SHEAF_API void sheaf_chat_close(sheaf_chat *chat);
 /* sheaf_chat_show - another picture; clears the conversation. Of a model that reads several
- * (OmniLMM, MiniCPM-V) one more, which stands in front of the next question, or where that says
+ * (OmniLMM, MiniCPM-V, Qwen-VL) one more, which stands in front of the next question, or where that
+ * says
  * "<image>"; the conversation stays. NULL: none, or (several) those that no question has shown are
  * taken back. On failure nothing changes. Errors: those of the picture; SHEAF_E_ARG where there is
  * none to take back. */
