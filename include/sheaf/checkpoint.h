@@ -133,10 +133,10 @@ typedef struct sheaf_verification_facts {
                                  values; NULL: there are none */
 } sheaf_verification_facts;
 
-/* sheaf_weights_verify - is it complete, consistent and undamaged, and so what lies beside it in
- * its folder and is opened with it (tokenizer, generation_config.json)? Damage is no error but a
- * finding. Errors: those of reading where nothing can be looked at; SHEAF_E_ARG for an unknown
- * dialect. */
+/* sheaf_weights_verify - whether it is complete, consistent and undamaged, and so is what lies
+ * beside it in its folder and is opened with it (tokenizer, generation_config.json). Damage is no
+ * error but a finding. Errors: those of reading where nothing can be looked at; SHEAF_E_ARG for an
+ * unknown dialect. */
 SHEAF_API sheaf_status *sheaf_weights_verify(sheaf_verification **out, const char *path,
                                              const sheaf_weights_verify_options *options);
 SHEAF_API sheaf_status *sheaf_verification_info(sheaf_verification_facts *facts,
@@ -146,8 +146,8 @@ SHEAF_API int64_t sheaf_verification_count(const sheaf_verification *verificatio
 /* sheaf_verification_finding - by number from 0, borrowed; NULL where there is none. */
 SHEAF_API const sheaf_finding *sheaf_verification_finding(const sheaf_verification *verification,
                                                           int64_t index);
-/* sheaf_weights_joint - are the paths parts of one checkpoint, of which the first is not whole
- * alone, and nothing is missing of all? Then they are verified as the first, the others in
+/* sheaf_weights_joint - whether the paths are parts of one checkpoint, of which the first is not
+ * whole alone and all together are. Then they are verified as the first, the others in
  * options->also. Errors: SHEAF_E_MEMORY. */
 SHEAF_API sheaf_status *sheaf_weights_joint(bool *joint, const char *const *paths, int count,
                                             const sheaf_weights_verify_options *options);

@@ -35,7 +35,7 @@ typedef struct sheaf_cut {
     sheaf_part part[SHEAF_MAX_PARTS];
 } sheaf_cut;
 
-/* sheaf_cut_check - is `cut` sound for an axis of `rows` rows?
+/* sheaf_cut_check - whether `cut` is sound for an axis of `rows` rows.
  * Errors: SHEAF_E_ARG naming the field; SHEAF_E_LAYOUT if the parts do not
  * add up to `rows`. */
 SHEAF_API sheaf_status *sheaf_cut_check(const sheaf_cut *cut, int64_t rows);

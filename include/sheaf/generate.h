@@ -64,8 +64,8 @@ typedef struct sheaf_model_open_options {
                  or is continued as it stands (-1); 0: a question where a template is named */
 } sheaf_model_open_options;
 
-/* sheaf_model_open - loads it; its ranks are threads, which wait for requests. Needs a
- * processor with AVX2 and FMA. Errors: those of the folders; SHEAF_E_LAYOUT for a base that is not
+/* sheaf_model_open - loads it; its ranks are threads, which wait for requests. On x86-64 it
+ * needs AVX2 and FMA. Errors: those of the folders; SHEAF_E_LAYOUT for a base that is not
  * the run's; SHEAF_E_MEMORY when the planner says that memory does not suffice. */
 SHEAF_API sheaf_status *sheaf_model_open(sheaf_model **out,
                                          const sheaf_model_open_options *options);
@@ -221,8 +221,8 @@ SHEAF_API sheaf_status *sheaf_prompts_info(sheaf_prompt_facts *facts, const shea
                                            int64_t i);
 /* sheaf_prompts_image - the path of image `k`, from 0, of prompt `i`; borrowed; NULL: no more. */
 SHEAF_API const char *sheaf_prompts_image(const sheaf_prompts *prompts, int64_t i, int64_t k);
-/* sheaf_prompts_match - does the answer say what the record of prompt `i` does, apart from blanks
- * at both ends, from how thoughts are set off, and with any_case from capital letters? */
+/* sheaf_prompts_match - whether the answer says what the record of prompt `i` does, apart from
+ * blanks at both ends, from how thoughts are set off, and with any_case from capital letters. */
 SHEAF_API bool sheaf_prompts_match(const sheaf_prompts *prompts, int64_t i,
                                    const sheaf_answer *answer, bool any_case);
 /* sheaf_prompts_begin - how they are answered, and the model is loaded for them.

@@ -111,9 +111,9 @@ typedef struct sheaf_timing_facts {
     double prompt_tokens, prompt_tokens_per_s;  /* numbers */
 } sheaf_timing_facts;
 
-/* sheaf_needs_timing - the result of `time`: a prediction, from the rates of real steps. Needs a
- * processor with AVX2 and FMA. Errors: SHEAF_E_ARG if it was not requested, or the setting does
- * not fit. */
+/* sheaf_needs_timing - the result of `time`: a prediction, from the rates of real steps. On x86-64
+ * it needs AVX2 and FMA. Errors: SHEAF_E_ARG if not requested, or where the setting does not fit. *
+ */
 SHEAF_API sheaf_status *sheaf_needs_timing(sheaf_timing_facts *facts, const sheaf_needs *needs);
 
 #ifdef __cplusplus

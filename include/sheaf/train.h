@@ -69,16 +69,16 @@ typedef struct sheaf_run_train_report {
     char *text; /* the same in some lines, for people */
 } sheaf_run_train_report;
 
-/* sheaf_run_train - begins a run, or goes on with one, to its end; blocks meanwhile. Needs a
- * processor with AVX2 and FMA. Errors: SHEAF_E_ARG for settings that cannot be; SHEAF_E_MEMORY when
+/* sheaf_run_train - begins a run, or goes on with one, to its end; blocks meanwhile. On x86-64 it
+ * needs AVX2 and FMA. Errors: SHEAF_E_ARG for settings that cannot be; SHEAF_E_MEMORY when
  * the planner says that memory does not suffice; SHEAF_E_DATA; SHEAF_E_NUMBER for a loss that is
  * not finite; SHEAF_E_STOPPED when it was asked to stop: its state was saved. */
 SHEAF_API sheaf_status *sheaf_run_train(sheaf_run_train_report *report,
                                         const sheaf_run_train_options *options);
 /* sheaf_run_train_report_release - frees its texts; also if it was filled in part. */
 SHEAF_API void sheaf_run_train_report_release(sheaf_run_train_report *report);
-/* sheaf_run_setting_check - may a recipe give `setting` this value? Errors: SHEAF_E_ARG, which
- * expects the values that it takes. */
+/* sheaf_run_setting_check - whether a recipe may give `setting` this value. Errors: SHEAF_E_ARG,
+ * which expects the values that it takes. */
 SHEAF_API sheaf_status *sheaf_run_setting_check(const char *setting, const char *value);
 
 #ifdef __cplusplus
