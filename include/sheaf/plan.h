@@ -112,8 +112,7 @@ typedef struct sheaf_timing_facts {
 } sheaf_timing_facts;
 
 /* sheaf_needs_timing - the result of `time`: a prediction, from the rates of real steps. On x86-64
- * it needs AVX2 and FMA. Errors: SHEAF_E_ARG if not requested, or where the setting does not fit. *
- */
+ * it needs AVX2 and FMA. Errors: SHEAF_E_ARG if it was not asked for, or does not fit. */
 SHEAF_API sheaf_status *sheaf_needs_timing(sheaf_timing_facts *facts, const sheaf_needs *needs);
 
 #ifdef __cplusplus
