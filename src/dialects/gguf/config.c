@@ -339,6 +339,22 @@ static void put_window(making *m)
         sheaf__json_put_text(&m->json, "sliding_window", NULL);
 }
 
+/* Of the rotary embedding ChatGLM's config can say its base alone. */
+static void refuse_other_angles(making *m, int64_t head_dim)
+{
+    char *type = sheaf__gguf_string(find(m, "rope.scaling.type"));
+    if (integer(m, "rope.dimension_count", head_dim / 2) != head_dim / 2)
+        refuse(m, "rope.dimension_count", "half the width of a head");
+    if (type != NULL && strcmp(type, "none") != 0)
+        refuse(m, "rope.scaling.type", "none");
+    for (int64_t i = 0; i < m->file->ntensors && m->st == NULL; i++)
+        if (strncmp(m->file->tensor[i].name, "rope_", 5) == 0)
+            m->st = sheaf_expected(
+                sheaf_fail(SHEAF_E_UNSUPPORTED, "tensor '%.80s'", m->file->tensor[i].name),
+                "no factors of the rotary embedding in a %s", m->architecture);
+    free(type);
+}
+
 /* The rest of ChatGLM's config. */
 static void put_chatglm(making *m, int64_t rows, int64_t heads, int64_t head_dim, int64_t length)
 {
@@ -354,8 +370,7 @@ static void put_chatglm(making *m, int64_t rows, int64_t heads, int64_t head_dim
                          real(m, "attention.layer_norm_rms_epsilon", 1e-5));
     sheaf__json_put_bool(&m->json, "add_qkv_bias", has(m, "blk.0.attn_qkv.bias"));
     sheaf__json_put_real(&m->json, "rope_ratio", real(m, "rope.freq_base", 10000) / 10000);
-    if (integer(m, "rope.dimension_count", head_dim / 2) != head_dim / 2)
-        refuse(m, "rope.dimension_count", "half the width of a head");
+    refuse_other_angles(m, head_dim);
 }
 
 /* Tokens with a meaning of their own. */
@@ -377,6 +392,8 @@ static void put_all(making *m, const sheaf__family *family, sheaf_dtype dtype)
                   length = integer(m, "context_length", NEEDED),
                   head_dim = integer(m, "attention.key_length", heads > 0 ? hidden / heads : 0);
     sheaf_json_writer *j = &m->json;
+    if (integer(m, "attention.value_length", head_dim) != head_dim)
+        refuse(m, "attention.value_length", "the width of a key");
     sheaf__json_begin(j);
     sheaf__json_open(j, "architectures", '[');
     sheaf__json_put_text(j, NULL, chatglm ? "ChatGLMModel" : family->architecture);
@@ -396,8 +413,6 @@ static void put_all(making *m, const sheaf__family *family, sheaf_dtype dtype)
     sheaf__json_put_int(j, "num_attention_heads", heads);
     sheaf__json_put_int(j, "num_key_value_heads", integer(m, "attention.head_count_kv", heads));
     sheaf__json_put_int(j, "head_dim", head_dim);
-    if (integer(m, "attention.value_length", head_dim) != head_dim)
-        refuse(m, "attention.value_length", "the width of a key");
     sheaf__json_put_int(j, "max_position_embeddings", length);
     sheaf__json_put_real(j, "rms_norm_eps", real(m, "attention.layer_norm_rms_epsilon", 1e-6));
     sheaf__json_put_bool(j, "attention_bias",

@@ -74,10 +74,27 @@ static void put_keys(sheaf__gguf_keys *to, const change *how)
     }
     if (how->key != NULL && strncmp(how->key, "split", 5) == 0)
         sheaf__gguf_put_u32(to, how->key, how->value);
-    if (how->key != NULL && strncmp(how->key, "rope", 4) == 0) {
-        snprintf(name, sizeof name, "%s.%s", architecture, how->key);
+    snprintf(name, sizeof name, "%s.%s", architecture, how->key != NULL ? how->key : "");
+    if (how->key != NULL && strncmp(how->key, "rope", 4) == 0)
         sheaf__gguf_put_text(to, name, "su");
-    }
+    if (how->key != NULL && strcmp(how->key, "attention.value_length") == 0)
+        sheaf__gguf_put_u32(to, name, how->value);
+}
+
+/* tensors[i] as the file has it, q, k and v in one by ChatGLM's names; NULL: it does not. */
+static const char *name_of(const change *how, int i)
+{
+    const char *name = tensors[i].name;
+    if (how->drop != NULL && strcmp(how->drop, name) == 0)
+        return NULL;
+    if (how->architecture == NULL || strcmp(how->architecture, "chatglm") != 0)
+        return name;
+    if (sheaf__ends_with(name, "_q.weight"))
+        return "blk.0.attn_qkv.weight";
+    return sheaf__ends_with(name, "_k.weight") || sheaf__ends_with(name, "_v.weight") ||
+                   sheaf__ends_with(name, "_gate.weight")
+               ? NULL
+               : name;
 }
 
 static const char *make(const change *how)
@@ -93,13 +110,13 @@ static const char *make(const change *how)
     put_keys(&to, how);
     for (int i = 0; i < TENSORS; i++) {
         const bool is = how->narrow != NULL && strcmp(how->narrow, tensors[i].name) == 0;
-        if (how->drop != NULL && strcmp(how->drop, tensors[i].name) == 0)
+        const char *name = name_of(how, i);
+        if (name == NULL)
             continue;
-        specs[n++] = tensors[i].rows == 0
-                         ? (sheaf__gguf_spec){ tensors[i].name, SHEAF__GGML_F32, 1, { WIDTH - is } }
-                         : (sheaf__gguf_spec){
-                               tensors[i].name, how->type, 2, { tensors[i].rows - is, WIDTH }
-                           };
+        specs[n++] =
+            tensors[i].rows == 0
+                ? (sheaf__gguf_spec){ name, SHEAF__GGML_F32, 1, { WIDTH - is } }
+                : (sheaf__gguf_spec){ name, how->type, 2, { tensors[i].rows - is, WIDTH } };
     }
     if (how->add != NULL)
         specs[n++] = (sheaf__gguf_spec){ how->add, how->added, 1, { WIDTH } };
@@ -241,6 +258,21 @@ TEST(test_read__what_is_wrong_is_said)
         { { .key = "attention.head_count", .value = 0 }, SHEAF_E_FORMAT, "num_attention_heads" },
         { { .key = "attention.head_count_kv", .value = 3 }, SHEAF_E_LAYOUT, "num_key_value_heads" },
         { { .key = "rope.scaling.type" }, SHEAF_E_UNSUPPORTED, "none, linear, yarn or longrope" },
+        { { .key = "attention.value_length", .value = 8 },
+          SHEAF_E_UNSUPPORTED,
+          "the width of a key" },
+        { { .architecture = "chatglm", .key = "attention.value_length", .value = 8 },
+          SHEAF_E_UNSUPPORTED,
+          "the width of a key" },
+        { { .architecture = "chatglm", .key = "rope.scaling.type" },
+          SHEAF_E_UNSUPPORTED,
+          "none | key 'chatglm.rope.scaling.type'" },
+        { { .architecture = "chatglm", .add = "rope_freqs.weight" },
+          SHEAF_E_UNSUPPORTED,
+          "no factors of the rotary embedding" },
+        { { .architecture = "chatglm", .add = "rope_factors_long.weight" },
+          SHEAF_E_UNSUPPORTED,
+          "no factors of the rotary embedding" },
         { { .key = "split.count", .value = 3 }, SHEAF_E_UNSUPPORTED, "one of 3" },
         { { .drop = "blk.0.ffn_up.weight" }, SHEAF_E_LAYOUT, "mlp.up_proj.weight" },
         { { .add = "blk.0.unknown.weight" }, SHEAF_E_LAYOUT, "blk.0.unknown.weight" },
