@@ -289,21 +289,24 @@ for name in one two three; do
     runs "adapter $name" 0 . train --model "$bytes" --data "$work/learn.jsonl" --out "$work/run-$name" --steps 3 --lr 0.05 --lora-alpha 64 ${kind[$name]} --json
     mv "$work/run-$name/adapter" "$work/$name"
 done
-starts "a base and adapters of three kinds" "$bytes" --adapter "$work/one,$work/two,$work/three" --batch 4 --tp 2
-asked=()
-for name in bytes one two three one two bytes; do
-    ask /v1/completions "{\"model\": \"$name\", \"prompt\": \"some words to\", \"max_tokens\": 30, \"temperature\": 0.7, \"seed\": 9}" >"$work/got-$name-${#asked[@]}" &
-    asked+=($!)
+for way in "--tp 1 one two three" "--tp 2 bytes one two three one two bytes"; do
+    read -r -a way <<<"$way"
+    starts "a base and adapters of three kinds, ${way[*]:0:2}" "$bytes" --adapter "$work/one,$work/two,$work/three" --batch 4 "${way[@]:0:2}"
+    asked=()
+    for name in "${way[@]:2}"; do
+        ask /v1/completions "{\"model\": \"$name\", \"prompt\": \"some words to\", \"max_tokens\": 30, \"temperature\": 0.7, \"seed\": 9}" >"$work/got-$name-${way[1]}-${#asked[@]}" &
+        asked+=($!)
+    done
+    wait "${asked[@]}"
+    stops "ended"
 done
-wait "${asked[@]}"
 for name in bytes one two three; do
     "$sheaf" generate "$bytes" $([ $name = bytes ] || echo --adapter "$work/$name") --prompt "some words to" --max-new 30 --temperature 0.7 --seed 9 --json >"$work/want-$name" 2>/dev/null
     for got in "$work/got-$name"-*; do
-        check "$name: the answer of generate" test -n "$(texts "$work/want-$name")" -a "$(texts "$got")" = "$(texts "$work/want-$name")"
+        check "the answer of generate: ${got##*/got-}" test -n "$(texts "$work/want-$name")" -a "$(texts "$got")" = "$(texts "$work/want-$name")"
     done
 done
 check "they differ" test "$(for name in bytes one two three; do texts "$work/want-$name"; done | sort -u | wc -l)" = 4
-stops "ended"
 
 # ---- other families, with angles that follow the length, windows and experts; weights in 4 bits ----
 token_ids() { grep -oE '"(tokens|token_ids)": ?\[[0-9,]+\]' "$1" | grep -oE '[0-9,]+'; }
