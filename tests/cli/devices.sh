@@ -139,7 +139,7 @@ while read -r f flags; do
 done <<'END'
 cogvlm-tiny --steps 2 --save-every 2 --micro-batch 1 --tp 2 --dtype bfloat16 --sums mma16
 cogagent-tiny once --micro-batch 1 --dtype float32
-cogvlm2-tiny once --micro-batch 1 --dtype bfloat16 --sums pairs
+cogvlm2-tiny once --micro-batch 1 --tp 2 --dtype bfloat16 --sums pairs --lora-dropout 0.1
 glm4v-tiny once --micro-batch 2 --tp 2 --dtype float32
 omnilmm-tiny once --micro-batch 1 --tp 2 --dtype float32
 minicpmv-tiny once --micro-batch 1 --dtype bfloat16 --sums pairs
