@@ -1,6 +1,7 @@
 /* stand_in_fence.h - the memory of GPUs that are not there faults, except while something that was
- * queued runs: what the host reads or writes by a GPU's address shows. While several queues run,
- * what one lets in others see, too. */
+ * queued runs: what the host reads or writes by a GPU's address shows. The fence is one for the
+ * process, and open while a whole queue runs: what another rank's thread touches meanwhile may go
+ * unnoticed. Runs of one rank notice it. */
 #pragma once
 
 #include <stdbool.h>
