@@ -12,7 +12,7 @@ runs "a micro-batch of a million rows" 3 "memory for this run.*$refused activati
 absent "leaves nothing" "$work/none"
 runs "as JSON" 3 '"code": "memory"' train "${how[@]}" --out "$work/none" --micro-batch 1000000 --json
 runs "of a length that no row has" 0 . train "${how[@]}" --out "$work/seq" --seq 100000000
-check "planned at once, in little time and memory" bash -c 'ulimit -t 10 -v 1000000; "$@" --json | grep -E "\"peak\":[0-9]{12}"' . "$sheaf" plan --model "$mini" --micro-batch 100000 --accumulate 1000000 --seq 400 --tp 3
+check "planned at once, in little time and memory" bash -o pipefail -c 'ulimit -t 10 -v 1000000; "$@" --json | grep -E "\"peak\":[0-9]{12}"' . "$sheaf" plan --model "$mini" --micro-batch 100000 --accumulate 1000000 --seq 400 --tp 3
 runs "evaluation likewise" 3 "memory for this evaluation.*$refused" eval --model "$mini" --data "$work/rows.jsonl" --seq 100000000 --save-logits "$work/logits"
 absent "leaves no logits" "$work/logits"
 runs "answers of millions of tokens" 3 "memory for these answers.*$refused cache" generate --model "$mini" --prompt a --max-new 10000000

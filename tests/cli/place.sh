@@ -57,7 +57,7 @@ for family in cogvlm cogagent; do
     if [ -d "$golden/$family/mp1" ]; then
         placed "$family as recorded" "$golden/$family/mp1" "$golden/$family/inputs.safetensors" 2 "0-0,1-1 --tp 8"
         parts=$golden/$family/mp4 # not in the repository's subset: divided here
-        [ -d "$parts" ] || { parts=$work/$family-mp4; runs "$family divided by four" 0 '' convert "$golden/$family/mp1" "$parts" --to sat --tp 4; }
+        [ -d "$parts" ] || { parts=$work/$family-mp4; runs "$family divided by four" 0 . convert "$golden/$family/mp1" "$parts" --to sat --tp 4; }
         placed "$family of a save in four" "$parts" "$golden/$family/inputs.safetensors" "2 --tp 3"
     fi
 done

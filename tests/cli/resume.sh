@@ -60,7 +60,7 @@ for change in '1s/{/{ "layernorm_epsilon": 1e-06,/:config, layernorm_epsilon ' '
     refused "${change##*:}" "${change##*:}" "$work/vlm" "$work/caps" "$step" "$work/cog"
 done
 cp "$work/config.json" "$work/vlm/config.json"
-runs "as SAT saves it in two" 0 '' convert "$work/vlm" "$work/sat" --to sat --tp 2
+runs "as SAT saves it in two" 0 . convert "$work/vlm" "$work/sat" --to sat --tp 2
 runs "the same base in another dialect" 0 '"loss"' eval --model "$work/sat" --adapter "$step" --data "$work/caps" --json
 runs "goes on with it" 0 . train --resume --out "$work/cog" --model "$work/sat" --steps 2
 

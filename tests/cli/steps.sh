@@ -72,7 +72,7 @@ runs "one of float16" 0 . init cogvlm-tiny "$work/halves" --seed 3 --dtype float
 steps "CogVLM, float16, full" "$work/halves" "$work/caps" full
 # A folder of SAT, whose parts are joined as they are read.
 runs "a CogAgent" 0 . init cogagent-tiny "$work/hf" --seed 5 --dtype bfloat16
-runs "as SAT saves it in two" 0 '' convert "$work/hf" "$work/sat" --to sat --tp 2
+runs "as SAT saves it in two" 0 . convert "$work/hf" "$work/sat" --to sat --tp 2
 steps "CogAgent, head" "$work/sat" "$work/caps" head --train 'mixins.encoder.*proj.weight,transformer.layers.{0..1}.*'
 
 # ---- what cannot be ----
