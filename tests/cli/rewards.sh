@@ -58,7 +58,7 @@ for of in loss grad_norm kl; do check "have one $of" near "$(metric one 2 $of)" 
 for ((i = 0; i < 6; i++)); do printf '{"prompt": "%0*d is", "completion": "e"}\n' $((2 + i)) $i; done >"$work/prompts.jsonl"
 for ((i = 0; i < 5; i++)); do printf '{"prompt": "%d and %0*d is", "completion": "e"}\n' $i $((9 - i)) $i; done >"$work/held.jsonl"
 cat >"$work/judge" <<'END'
-/"step": 3[,}]/ && (getline line <(judge ".stalls")) >= 0 { system("mv '" judge ".stalls' '" judge ".stalled' && sleep 50") }
+/"step": 3[,}]/ && (getline line <(judge ".stalls")) >= 0 { system("echo $$ >'" judge ".sleeps'; mv '" judge ".stalls' '" judge ".stalled' && exec sleep 50") }
 { # letters that no escape of JSON has
     match($0, /"completion": "([^"\\]|\\.)*"/)
     text = substr($0, RSTART + 15, RLENGTH - 16)
@@ -131,7 +131,7 @@ done
 cp -r "$work/one" "$work/whole"
 stalled() { # stalled SIGNAL: sent while the third batch is judged, which takes long
     local child code=0
-    rm -rf "$work/other" "$work/judge.stalled"
+    rm -rf "$work/other" "$work/judge.stalled" "$work/judge.sleeps"
     touch "$work/judge.stalls"
     sampled other &
     child=$!
@@ -140,6 +140,7 @@ stalled() { # stalled SIGNAL: sent while the third batch is judged, which takes 
     pkill "-$1" -P $child
     wait $child || code=$?
     sleep 0.2
+    kill "$(cat "$work/judge.sleeps")" 2>/dev/null # a child of the judge's own may outlive a run that was killed
     [ $code -gt 0 ] && [ $SECONDS -lt 10 ] && ! pgrep -f "$work/judge\$" || { echo "code $code, $SECONDS s"; cat "$work/said"; pkill -f "$work/judge\$"; return 1; }
 }
 goes_on() { "$sheaf" train --resume --out "$work/other" >"$work/said" 2>&1 || { cat "$work/said"; return 1; }; }
