@@ -154,7 +154,7 @@ follows "$work/going" --token-file "$work/token"
     echo 'check the right one opens: byId("access").hidden && byId("following").dataset.state === "running"'
     echo 'check it is running: document.querySelector("#runs .state").textContent === "running"'
     echo 'run window.first = step()'
-    echo "do n=\$($lines); kill -CONT $going; until [ \$($lines) -gt \$n ]; do sleep 0.05; done; kill -STOP $going"
+    echo "do n=\$($lines); kill -CONT $going; until [ \$($lines) -gt \$n ]; do kill -0 $going || break; sleep 0.05; done; kill -STOP $going"
     echo 'wait step() > window.first'
     echo "do kill -INT $going; kill -CONT $going"
     echo 'wait byId("following").dataset.state === "ended"'

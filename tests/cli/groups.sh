@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Groups that share the micro-batches of a step (--dp) leave what one group leaves: adapter, checkpoints with
 # the optimizer's state, metrics. Runs go on at any other number of groups and ranks; a rank that fails in one
-# group ends all. The pairs of (ranks, groups) before and after a resume are covered; `./run soak` runs all.
+# group ends all. Each setting of a family begins a run that the next one resumes; `./run soak` runs all pairs.
 . "$(dirname "$0")/lib.sh"
 
 tiny=$llama/tiny_llama/hf
