@@ -26,4 +26,9 @@ done
 same "one rank or two" "$work/run1/adapter/adapter_model.safetensors" "$work/run2/adapter/adapter_model.safetensors"
 runs "eval" 0 'loss' eval --model "$tiny/hf" --data "$tiny/fwd_inputs.safetensors"
 runs "generate" 0 . generate --model "$tiny/hf" --tokens 1,2,3 --max-new 4
+runs "a model that sees" 0 . init cogvlm-tiny "$work/cogvlm"
+for picture in rgb8.png turned6.jpg lossy.webp; do
+    runs "refuses $picture" 3 'this build has no images.*-Dimages=enabled' generate --model "$work/cogvlm" --prompt "Which?" \
+        --image "$SHEAF_SOURCE_ROOT/tests/data/images/$picture" --max-new 1
+done
 finish
