@@ -58,6 +58,22 @@ TEST(test_progress__the_time_left_is_smoothed)
     assert_non_null(strstr(text, "  15 s left"));
 }
 
+/* Of two ranks' seconds together; shares under a hundredth say nothing. */
+TEST(test_progress__what_took_the_time_of_a_step)
+{
+    sheaf_progress *m = on_file(SHEAF__PROGRESS_PLAIN, NULL, 1);
+    sheaf_emit(sheaf_progress_events(m),
+               &(sheaf_event){ .kind = SHEAF_EVENT_STEP,
+                               .step = { .step = 1, .steps = 1, .tokens = 60, .seconds = 1 },
+                               .ranks = 2,
+                               .rank = (sheaf_event_rank[]){ { .exchange = 0.03 },
+                                                             { .exchange = 0.01, .wait = 0.2 } },
+                               .spent = (sheaf_event_spent[]){
+                                   { .timed = true, .products = 0.9, .attention = 0.009 },
+                                   { .timed = true, .products = 0.7, .transfers = 0.004 } } });
+    assert_non_null(strstr(written(m), "  products 80%  exchange 2%  waiting 10%\n"));
+}
+
 TEST(test_progress__plain_lines_are_rate_limited)
 {
     sheaf_progress *m = on_file(SHEAF__PROGRESS_AUTO, NULL, 0);
