@@ -314,11 +314,12 @@ static inline void check_twins(const problem *p, const char *name)
     other.sums = SHEAF_SUMS_TILES;
     if (p->s.dtype == SHEAF_BF16)
         check_order(&other, name);
-    /* their reference takes ten times as long: of mma8 and mma16 one, for some problems */
-    const int64_t turn = p->s.keys + p->s.group + p->s.head_dim / 2;
-    other.sums = turn % 2 ? SHEAF_SUMS_MMA8 : SHEAF_SUMS_MMA16;
-    if (p->s.dtype != SHEAF_F32 && p->s.head_dim % 2 == 0 && turn % in_soak(1, 3) == 0)
+    /* their reference takes ten times as long: one of both, in turns that keep step with no loop */
+    if (p->s.dtype != SHEAF_F32 && p->s.head_dim % 2 == 0) {
+        static unsigned turn;
+        other.sums = __builtin_popcount(turn++) % 2 ? SHEAF_SUMS_MMA8 : SHEAF_SUMS_MMA16;
         check_order(&other, name);
+    }
 }
 
 static inline void check_shape(sheaf__attention s, int64_t slack, bool masked, uint64_t round)

@@ -399,7 +399,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest large[] = { cmocka_unit_test(test_production) };
     if (argc > 1) /* sabotage.sh */
         cmocka_set_test_filter("test_odd");
-    /* One source, two programs: production sizes take a minute and are a test of their own. */
+    /* One source, two programs: production sizes, which take longest, are a test of their own. */
     return strstr(argv[0], "production") != NULL ? cmocka_run_group_tests(large, NULL, NULL)
                                                  : cmocka_run_group_tests(quick, NULL, NULL);
 }

@@ -66,19 +66,19 @@ static void run_cuda(const problem *p, const result *r, int unit)
     sheaf__device_close(device);
 }
 
-/* On the GPU that takes everything in order, or on the one that takes it in turned order; in
- * ./run soak on both. */
-static void check_problem(const char *name, const problem *p)
+/* On the GPU that takes everything in order, or on the one that takes it in turned order, by turn;
+ * in ./run soak on both. */
+static void check_problem(const char *name, const problem *p, size_t turn)
 {
-    static int problems;
-    const int first = problems++ % 2;
+    int unit = in_soak(0, (int)(turn % 2)), end = in_soak(2, unit + 1);
+    if (!sheaf__driver_stands_in() && sheaf__by_mma(p->sums, p->s.dtype)) {
+        unit = p->sums == SHEAF_SUMS_MMA16; /* of one 8.0, one 9.0 (tests/ptx.sh) */
+        end = unit + 1;
+    }
     result want = result_of(p);
     run_ref(p, &want);
-    for (int unit = in_soak(0, first); unit < in_soak(2, first + 1); unit++) {
+    for (; unit < end; unit++) {
         char what[200];
-        if (!sheaf__driver_stands_in() && sheaf__by_mma(p->sums, p->s.dtype) &&
-            unit != (p->sums == SHEAF_SUMS_MMA16)) /* of one 8.0, one 9.0 (tests/ptx.sh) */
-            continue;
         result got = result_of(p);
         snprintf(what, sizeof what, "%s, %s, %s, unit %d", name, sheaf_dtype_name(p->s.dtype),
                  sheaf__sums_text(p->sums), unit);
@@ -98,19 +98,20 @@ static void emulate_gpus(sheaf_sums order)
     sheaf__stand_in_reset();
 }
 
-/* In orders that are different of the type; those of tensor cores, which take longest, are one of
- * four in turn, in ./run soak all. */
+/* In orders that are different of the type; of those of tensor cores, which take longest, each
+ * 16-bit type has one, the other one at the next call; in ./run soak both. */
 static void check_orders(const char *name, sheaf__attention s, int64_t slack, bool masked,
                          void (*change)(const problem *p))
 {
-    static int turn;
-    int mma = turn++;
+    static size_t calls;
+    const size_t call = calls++;
     for (size_t i = 0; i < ARRAY_LEN(orders) * ARRAY_LEN(attention_types); i++) {
-        const sheaf_dtype dtype = attention_types[i / ARRAY_LEN(orders)];
+        const size_t type = i / ARRAY_LEN(orders);
+        const sheaf_dtype dtype = attention_types[type];
         const sheaf_sums order = orders[i % ARRAY_LEN(orders)];
         if (order != SHEAF_SUMS_PAIRS && dtype != SHEAF_BF16 && !sheaf__by_mma(order, dtype))
             continue;
-        if (sheaf__by_mma(order, dtype) && mma++ % in_soak(1, 4) != 0)
+        if (sheaf__by_mma(order, dtype) && (i + type + call) % (size_t)in_soak(1, 2) != 0)
             continue;
         s.dtype = dtype;
         problem p = problem_of(s, slack, masked);
@@ -119,7 +120,7 @@ static void check_orders(const char *name, sheaf__attention s, int64_t slack, bo
         emulate_gpus(order);
         if (change != NULL)
             change(&p);
-        check_problem(name, &p);
+        check_problem(name, &p, i + call / 2);
     }
 }
 
