@@ -74,9 +74,12 @@ static sheaf_status *take_space(sheaf__prefix_cache *prefix, sheaf__model *model
 int64_t sheaf__prefix_cache_usable(const sheaf__prefix_cache *prefix, const sheaf_config *config,
                                    const sheaf__prompt *prompt)
 {
-    return sheaf__rope_changes(config, prefix->n, prompt->n)
-               ? 0 /* cached keys have the angles of another length */
-               : usable_rows(prefix, prompt);
+    const int64_t n = usable_rows(prefix, prompt);
+    /* Cached keys have the angles of prefix->n rows: those that stay are to tell them, too. */
+    return sheaf__rope_changes(config, prefix->n, prompt->n) ||
+                   sheaf__rope_changes(config, prefix->n, n)
+               ? 0
+               : n;
 }
 
 int64_t sheaf__prefix_cache_reuse(sheaf__prefix_cache *prefix, const sheaf_config *config,

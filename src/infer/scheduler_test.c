@@ -13,7 +13,7 @@ typedef struct run {
     int64_t fails;      /* number of the pass that fails, from 1; 0: none */
     int64_t passes;
     bool copies;
-    sheaf_config config;
+    sheaf_config config; /* of zeros: a Llama */
     sheaf__prompt prompt[MOST];
     sheaf__continuation out[MOST];
     sheaf__sequence s[MOST];
@@ -66,7 +66,6 @@ static bool may_begin(sheaf__sequence *s)
 static sheaf__scheduler *opened(run *r, int64_t places, int64_t chunk)
 {
     sheaf__scheduler *e;
-    r->config = (sheaf_config){ .family = SHEAF_LLAMA };
     CHECK_OK(
         sheaf__scheduler_open(&e, &(sheaf__scheduler_options){ .config = &r->config,
                                                                .models = 1,
@@ -158,6 +157,25 @@ TEST(test_scheduler__what_prompts_have_in_common_is_read_once)
         if (cases[i].fails > 0)
             CHECK_FAILS(r.s[1].failed, SHEAF_E_IO, "a copy");
     }
+}
+
+/* The keys of 0 have the angles of more than 8 rows: 1 would go on behind six of them, of which 2
+ * would have four. */
+TEST(test_scheduler__rows_with_the_angles_of_another_length_are_read_again)
+{
+    run r = { .copies = true,
+              .config = { .family = SHEAF_PHI3,
+                          .rope = { .type = SHEAF_ROPE_LONGROPE, .original_length = 8 } } };
+    prepare(&r, 0, 12, 12, 1);
+    prepare(&r, 1, 12, 6, 1);
+    prepare(&r, 2, 5, 5, 1);
+    sheaf__scheduler *e = opened(&r, 2, 5);
+    sheaf__scheduler_add(e, &r.s[0]);
+    while (!sheaf__scheduler_idle(e))
+        sheaf__scheduler_step(e);
+    sheaf__scheduler_add(e, &r.s[1]);
+    sheaf__scheduler_add(e, &r.s[2]);
+    finish(&r, e, "r0 12, r1 12, r2 5");
 }
 
 TEST(test_scheduler__a_failed_pass_ends_those_that_took_part)
