@@ -168,8 +168,11 @@ static void note_rows(sheaf__scheduler *e, sheaf__sequence *s, int64_t rows)
         sheaf__prefix_cache_set(past, p, p->n);
         e->whole++;
     }
+    /* Where nothing is read again, rows before a change of the angles keep theirs: none behind it
+     * is noted. */
+    const bool again = sheaf__family_for(e->o.config)->reads_again;
     for (int64_t j = before > p->n ? before : p->n; j < s->read; j++)
-        if (past->n == j)
+        if (past->n == j && (again || !sheaf__rope_changes(e->o.config, j, j + 1)))
             sheaf__prefix_cache_add(past, s->out->ids[j - p->n], sheaf__prompt_position(p, j));
 }
 

@@ -178,6 +178,21 @@ TEST(test_scheduler__rows_with_the_angles_of_another_length_are_read_again)
     finish(&r, e, "r0 12, r1 12, r2 5");
 }
 
+/* Where nothing is read again, the first eight keys of 0 have the angles of eight rows, the others
+ * those of more; 1 goes on behind all. */
+TEST(test_scheduler__rows_with_two_kinds_of_angles_are_read_again)
+{
+    run r = { .config = { .rope = { .type = SHEAF_ROPE_LONGROPE, .original_length = 8 } } };
+    prepare(&r, 0, 6, 6, 6);
+    prepare(&r, 1, 12, 6, 1);
+    for (int64_t j = 6; j < 12; j++)
+        r.ids[1][j] = 7; /* the answers */
+    sheaf__scheduler *e = opened(&r, 1, 0);
+    sheaf__scheduler_add(e, &r.s[0]);
+    sheaf__scheduler_add(e, &r.s[1]);
+    finish(&r, e, "r0 6, d0, d0, d0, d0, d0, r1 12");
+}
+
 TEST(test_scheduler__a_failed_pass_ends_those_that_took_part)
 {
     run r = { .fails = 2 };
