@@ -355,14 +355,14 @@ static void refuse_other_angles(making *m, int64_t head_dim)
     free(type);
 }
 
-/* The rest of ChatGLM's config. */
-static void put_chatglm(making *m, int64_t rows, int64_t heads, int64_t head_dim, int64_t length)
+/* The keys that put_all() leaves to the family: those of ChatGLM. c: what it has read. */
+static void put_chatglm(making *m, const sheaf_config *c, int64_t rows, int64_t length)
 {
     sheaf__json_put(&m->json,
                     "padded_vocab_size:d num_attention_heads:d kv_channels:d seq_length:d", rows,
-                    heads, head_dim, length);
+                    c->heads, c->head_dim, length);
     sheaf__json_put_int(&m->json, "ffn_hidden_size", integer(m, "feed_forward_length", NEEDED));
-    sheaf__json_put_int(&m->json, "num_layers", integer(m, "block_count", NEEDED));
+    sheaf__json_put_int(&m->json, "num_layers", c->layers);
     sheaf__json_put_bool(&m->json, "multi_query_attention", true);
     sheaf__json_put_int(&m->json, "multi_query_group_num",
                         integer(m, "attention.head_count_kv", NEEDED));
@@ -370,29 +370,47 @@ static void put_chatglm(making *m, int64_t rows, int64_t heads, int64_t head_dim
                          real(m, "attention.layer_norm_rms_epsilon", 1e-5));
     sheaf__json_put_bool(&m->json, "add_qkv_bias", has(m, "blk.0.attn_qkv.bias"));
     sheaf__json_put_real(&m->json, "rope_ratio", real(m, "rope.freq_base", 10000) / 10000);
-    refuse_other_angles(m, head_dim);
+    refuse_other_angles(m, c->head_dim);
 }
 
-/* Tokens with a meaning of their own. */
-static void put_tokens(making *m)
+/* And those of all other families. */
+static void put_others(making *m, const sheaf_config *c, int64_t length)
 {
-    put_id(m, "bos_token_id", "tokenizer.ggml.bos_token_id");
-    put_ends(m);
-    put_id(m, "pad_token_id", "tokenizer.ggml.padding_token_id");
+    sheaf_json_writer *j = &m->json;
+    sheaf__json_put_int(j, "intermediate_size", integer(m, "feed_forward_length", NEEDED));
+    sheaf__json_put_int(j, "num_hidden_layers", c->layers);
+    sheaf__json_put_int(j, "num_attention_heads", c->heads);
+    sheaf__json_put_int(j, "num_key_value_heads", integer(m, "attention.head_count_kv", c->heads));
+    sheaf__json_put_int(j, "head_dim", c->head_dim);
+    sheaf__json_put_int(j, "max_position_embeddings", length);
+    sheaf__json_put_real(j, "rms_norm_eps", real(m, "attention.layer_norm_rms_epsilon", 1e-6));
+    sheaf__json_put_bool(j, "attention_bias",
+                         has(m, "blk.0.attn_q.bias") || has(m, "blk.0.attn_qkv.bias"));
+    if (has(m, "blk.0.ffn_up.bias"))
+        sheaf__json_put_bool(j, "mlp_bias", true);
+    sheaf__json_put_bool(j, "tie_word_embeddings", !has(m, "output.weight"));
+    put_rope(m, c->head_dim, length);
+    put_window(m);
+    if (m->form->norms_plus_one)
+        put_gemma(m, c);
+    else
+        sheaf__json_put_text(j, "hidden_act", "silu");
+    if (m->form->experts != NULL)
+        put_experts(m);
 }
 
 static void put_all(making *m, const sheaf__family *family, sheaf_dtype dtype)
 {
     const sheaf__gguf_tensor *table = sheaf__gguf_tensor_named(m->file, "token_embd.weight");
     const bool chatglm = (m->form->keys & SHEAF__GGUF_CHATGLM) != 0;
-    const int64_t rows = table != NULL && table->ndim == 2 ? table->shape[0] : NEEDED,
-                  hidden = integer(m, "embedding_length", NEEDED),
-                  layers = integer(m, "block_count", NEEDED),
-                  heads = integer(m, "attention.head_count", NEEDED),
-                  length = integer(m, "context_length", NEEDED),
-                  head_dim = integer(m, "attention.key_length", heads > 0 ? hidden / heads : 0);
+    const int64_t rows = table != NULL && table->ndim == 2 ? table->shape[0] : NEEDED;
+    sheaf_config c = { .hidden = integer(m, "embedding_length", NEEDED) };
+    c.layers = integer(m, "block_count", NEEDED);
+    c.heads = integer(m, "attention.head_count", NEEDED);
+    const int64_t length = integer(m, "context_length", NEEDED);
+    c.head_dim = integer(m, "attention.key_length", c.heads > 0 ? c.hidden / c.heads : 0);
     sheaf_json_writer *j = &m->json;
-    if (integer(m, "attention.value_length", head_dim) != head_dim)
+    if (integer(m, "attention.value_length", c.head_dim) != c.head_dim)
         refuse(m, "attention.value_length", "the width of a key");
     sheaf__json_begin(j);
     sheaf__json_open(j, "architectures", '[');
@@ -401,36 +419,14 @@ static void put_all(making *m, const sheaf__family *family, sheaf_dtype dtype)
     sheaf__json_put_text(j, "model_type", family->name);
     sheaf__json_put_text(j, "dtype", sheaf_dtype_torch_name(dtype));
     sheaf__json_put_int(j, "vocab_size", integer(m, "vocab_size", rows));
-    sheaf__json_put_int(j, "hidden_size", hidden);
-    if (chatglm) {
-        put_chatglm(m, rows, heads, head_dim, length);
-        put_tokens(m);
-        sheaf__json_end(j);
-        return;
-    }
-    sheaf__json_put_int(j, "intermediate_size", integer(m, "feed_forward_length", NEEDED));
-    sheaf__json_put_int(j, "num_hidden_layers", layers);
-    sheaf__json_put_int(j, "num_attention_heads", heads);
-    sheaf__json_put_int(j, "num_key_value_heads", integer(m, "attention.head_count_kv", heads));
-    sheaf__json_put_int(j, "head_dim", head_dim);
-    sheaf__json_put_int(j, "max_position_embeddings", length);
-    sheaf__json_put_real(j, "rms_norm_eps", real(m, "attention.layer_norm_rms_epsilon", 1e-6));
-    sheaf__json_put_bool(j, "attention_bias",
-                         has(m, "blk.0.attn_q.bias") || has(m, "blk.0.attn_qkv.bias"));
-    if (has(m, "blk.0.ffn_up.bias"))
-        sheaf__json_put_bool(j, "mlp_bias", true);
-    sheaf__json_put_bool(j, "tie_word_embeddings", !has(m, "output.weight"));
-    put_rope(m, head_dim, length);
-    put_window(m);
-    if (m->form->norms_plus_one)
-        put_gemma(m,
-                  &(sheaf_config){
-                      .hidden = hidden, .layers = layers, .heads = heads, .head_dim = head_dim });
+    sheaf__json_put_int(j, "hidden_size", c.hidden);
+    if (chatglm)
+        put_chatglm(m, &c, rows, length);
     else
-        sheaf__json_put_text(j, "hidden_act", "silu");
-    if (m->form->experts != NULL)
-        put_experts(m);
-    put_tokens(m);
+        put_others(m, &c, length);
+    put_id(m, "bos_token_id", "tokenizer.ggml.bos_token_id");
+    put_ends(m);
+    put_id(m, "pad_token_id", "tokenizer.ggml.padding_token_id");
     sheaf__json_end(j);
 }
 
