@@ -195,7 +195,7 @@ static inline void run_ref(const problem *p, const result *r)
     sheaf__compute_mode_leave(before);
 }
 
-/* limit: bytes of the device, 0 = none. Returns the most scratch that was in use. */
+/* limit: bytes of the device. Returns the most scratch that was in use. */
 static inline size_t run_limited(const problem *p, const result *r, const char *isa, int threads,
                                  size_t limit)
 {
@@ -215,7 +215,7 @@ static inline size_t run_limited(const problem *p, const result *r, const char *
 
 static inline void run_device(const problem *p, const result *r, const char *isa, int threads)
 {
-    (void)run_limited(p, r, isa, threads, 0);
+    (void)run_limited(p, r, isa, threads, SMALL_DEVICE);
 }
 
 static const char *const columns[] = { "avx2", "avx512", "avx512bf16", "amx" };

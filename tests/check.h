@@ -110,6 +110,10 @@ static inline const char *__attribute__((format(printf, 1, 2))) textf(const char
     return room + at;
 }
 
+/* Bytes of a device that a test opens many times: where it is not limited a device reserves 64 GiB
+ * of addresses, and qemu-user keeps 24 bytes for each page that ever was one. */
+#define SMALL_DEVICE ((size_t)64 << 20)
+
 /* in_soak - how many of many like cases a test takes: `most` in ./run soak, else `few`. */
 static inline int in_soak(int most, int few)
 {

@@ -1,9 +1,6 @@
 /* main.c - main() of the test programs: runs each TEST() that was linked, in the order of the file;
- * or those whose names match $SHEAF_TESTS, as *rings*. With $SHEAF_APART each is a process of its
- * own: qemu-user keeps 100 MB for each second that a program runs. */
+ * or those whose names match $SHEAF_TESTS, as *rings*. */
 #include <fnmatch.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "tests/check.h"
 
@@ -36,18 +33,6 @@ int main(void)
     if (chosen == 0) {
         fprintf(stderr, "SHEAF_TESTS: no test has a name such as '%s'\n", filter);
         return EXIT_FAILURE;
-    }
-    if (chosen > 1 && getenv("SHEAF_APART") != NULL) {
-        int worst = EXIT_SUCCESS, status;
-        size_t i = 0;
-        pid_t child = 1;
-        for (; i < chosen && (child = fork()) > 0; i++)
-            if (waitpid(child, &status, 0) != child || status != 0)
-                worst = EXIT_FAILURE;
-        if (child != 0)
-            return child < 0 ? EXIT_FAILURE : worst;
-        tests[0] = tests[i];
-        chosen = 1;
     }
     const int fixture = &group_fixture != NULL;
     return _cmocka_run_group_tests("tests", tests, chosen, fixture ? group_fixture.before : NULL,

@@ -18,31 +18,30 @@
 
 static sheaf_status *checked_reserve(sheaf__reserved *range, size_t limit)
 {
+    const size_t size = limit != 0 ? limit : CHECKED_CAPACITY;
     const int file = memfd_create("checked", 0);
-    if (file < 0 || ftruncate(file, (off_t)CHECKED_CAPACITY) != 0)
+    if (file < 0 || ftruncate(file, (off_t)size) != 0)
         return sheaf_fail(SHEAF_E_MEMORY, "memory of a checked device");
-    void *base = mmap(NULL, CHECKED_CAPACITY, PROT_NONE, MAP_SHARED | MAP_NORESERVE, file, 0);
-    void *inner =
-        mmap(NULL, CHECKED_CAPACITY, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);
+    void *base = mmap(NULL, size, PROT_NONE, MAP_SHARED | MAP_NORESERVE, file, 0);
+    void *inner = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);
     close(file);
     if (base == MAP_FAILED || inner == MAP_FAILED)
         return sheaf_fail(SHEAF_E_MEMORY, "addresses of a checked device");
-    *range =
-        (sheaf__reserved){ base, limit != 0 ? limit : CHECKED_CAPACITY, CHECKED_CAPACITY, inner };
+    *range = (sheaf__reserved){ base, size, size, inner };
     return NULL;
 }
 
 static void checked_release(sheaf__reserved *range)
 {
-    munmap(range->base, CHECKED_CAPACITY);
-    munmap(range->own, CHECKED_CAPACITY);
+    munmap(range->base, range->capacity);
+    munmap(range->own, range->capacity);
 }
 
 /* Where the second mapping has what lies at `at`; what is not the device's stays. */
 static void *checked_inner(const sheaf__reserved *range, const void *at)
 {
     const uintptr_t offset = (uintptr_t)at - (uintptr_t)range->base;
-    return offset < CHECKED_CAPACITY ? (char *)range->own + offset : (void *)at;
+    return offset < range->capacity ? (char *)range->own + offset : (void *)at;
 }
 
 static sheaf_status *checked_upload(sheaf__reserved *range, void *to, const void *from,

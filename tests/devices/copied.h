@@ -13,18 +13,18 @@
 
 static sheaf_status *copied_reserve(sheaf__reserved *range, size_t limit)
 {
-    void *memory = mmap(NULL, COPIED_CAPACITY, PROT_READ | PROT_WRITE,
+    const size_t size = limit != 0 ? limit : COPIED_CAPACITY;
+    void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED)
         return sheaf_fail(SHEAF_E_MEMORY, "addresses of a device");
-    *range = (sheaf__reserved){ (char *)COPIED_BASE, limit != 0 ? limit : COPIED_CAPACITY,
-                                COPIED_CAPACITY, memory };
+    *range = (sheaf__reserved){ (char *)COPIED_BASE, size, size, memory };
     return NULL;
 }
 
 static void copied_release(sheaf__reserved *range)
 {
-    munmap(range->own, COPIED_CAPACITY);
+    munmap(range->own, range->capacity);
 }
 
 static sheaf_status *copied_upload(sheaf__reserved *range, void *to, const void *from, size_t bytes)

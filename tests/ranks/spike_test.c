@@ -100,7 +100,7 @@ static sheaf_status *rank_body(void *arg, sheaf_comm *comm)
     sheaf__tape *tape = NULL;
     sheaf_status *st =
         sheaf__device_open(&device, r->how.device == NULL ? &sheaf__cpu : r->how.device,
-                           r->how.threads, r->how.isa, 0);
+                           r->how.threads, r->how.isa, 16 * SMALL_DEVICE);
     if (st != NULL)
         return st;
     device->sums = r->sums;

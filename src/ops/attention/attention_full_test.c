@@ -164,7 +164,7 @@ TEST(test_attention__full_without_queries_or_without_keys_is_zero)
         if (!on_this_cpu(isa))
             continue;
         sheaf__device *device;
-        CHECK_OK(sheaf__device_open(&device, &sheaf__cpu, 2, isa, 0));
+        CHECK_OK(sheaf__device_open(&device, &sheaf__cpu, 2, isa, SMALL_DEVICE));
         float *const out[] = { o, dq, dk, dv };
         for (size_t i = 0; i < ARRAY_LEN(out); i++)
             memset(out[i], 0x55, bytes);

@@ -595,7 +595,7 @@ TEST(test_attention__decoding_gives_the_last_rows)
 TEST(test_attention__nothing_owned_is_nothing_done)
 {
     sheaf__device *device;
-    CHECK_OK(sheaf__device_open(&device, &sheaf__cpu, 2, NULL, 0));
+    CHECK_OK(sheaf__device_open(&device, &sheaf__cpu, 2, NULL, SMALL_DEVICE));
     const sheaf__attention s = attention_of(SHEAF_BF16, 2, 5, 5, 0, 4, 16, 1);
     sheaf__attention_forward(device, &s, NULL, NULL, NULL, NULL, NULL);
     sheaf__attention_backward(device, &s, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
