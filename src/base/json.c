@@ -6,6 +6,7 @@
 
 #include "file.h"
 #include "json_scan.h"
+#include "json_write.h"
 #include "status.h"
 #include "base/base.h"
 
@@ -196,10 +197,11 @@ const char *sheaf__json_show(char buffer[96], const json_t *value)
         snprintf(buffer, CAPACITY, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
         return buffer;
     case JSON_REAL: {
+        char number[SHEAF__JSON_NUMBER];
         const double x = json_real_value(value);
         /* "1" would hide why 1.0 was refused */
-        snprintf(buffer, CAPACITY,
-                 x == trunc(x) && fabs(x) < 1e15 ? "%.1f (a fraction)" : "%.17g (a fraction)", x);
+        snprintf(buffer, CAPACITY, "%s%s (a fraction)", sheaf__number_json(number, x),
+                 x == trunc(x) && fabs(x) < 1e15 ? ".0" : "");
         return buffer;
     }
     case JSON_STRING:

@@ -222,7 +222,9 @@ static sheaf_status *other_marks(const sheaf__dialogue *d, int64_t marks)
                        "), or nowhere: then they stand in front",
                        SHEAF__PICTURE_HERE, waiting(d, false));
     sheaf_found(st, "%" PRId64 " of them", marks);
-    return marks > waiting(d, false) ? sheaf_try_this(st, "/image FILE, which shows one more") : st;
+    return marks > waiting(d, false)
+               ? sheaf_try_this(st, "one more picture (/image FILE in sheaf chat)")
+               : st;
 }
 
 /* A question with the pictures that wait in front of it, unless it has their names. */

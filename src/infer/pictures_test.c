@@ -550,9 +550,9 @@ TEST(test_dialogue__a_question_without_its_pictures)
     void *block = NULL;
     put_pictures();
     open_model("minicpmv", NULL);
-    CHECK_FAILS(
-        sheaf__dialogue_ask(&prompt, &block, &talk, "<image>?"), SHEAF_E_DATA,
-        "question | no '<image>', as no picture waits for a question | 1 of them | /image FILE");
+    CHECK_FAILS(sheaf__dialogue_ask(&prompt, &block, &talk, "<image>?"), SHEAF_E_DATA,
+                "question | no '<image>', as no picture waits for a question | 1 of them | "
+                "one more picture (/image FILE in sheaf chat)");
     CHECK_OK(sheaf__dialogue_picture(&talk, at("a.png"), 1));
     CHECK_OK(sheaf__dialogue_picture(&talk, at("a.png"), 2));
     CHECK_FAILS(sheaf__dialogue_ask(&prompt, &block, &talk, "<image>?"), SHEAF_E_DATA,

@@ -182,12 +182,12 @@ static sheaf_status *advise(sheaf_status *st, const sheaf_chat *c, const char *q
     void *block = NULL;
     if (sheaf_status_code(st) == SHEAF_E_UNSUPPORTED &&
         sheaf__family_for(c->codec.config)->image.needed)
-        return sheaf_try_this(st, "/image FILE");
+        return sheaf_try_this(st, "a picture first (/image FILE in sheaf chat)");
     if (sheaf_status_code(st) != SHEAF_E_DATA)
         return st;
     sheaf_status *alone = make_prompt(&prompt, &block, c, question, a, true);
     if (alone == NULL)
-        sheaf_try_this(st, "/reset, which clears the conversation; or a larger `max-length`");
+        sheaf_try_this(st, "a new conversation (/reset in sheaf chat), or a larger `max-length`");
     sheaf_status_free(alone);
     free(block);
     return st;

@@ -187,9 +187,9 @@ check "a line for each answer" test "$(wc -l <"$work/stdout")" -eq 2
 check "that of generate" test "$(head -n 1 "$work/stdout")" = "$("$sheaf" generate --model "$vlm" "${ask[@]}" --greedy 2>/dev/null)"
 chats "what is no command" 1 '/image \[FILE\], /system.*/help or /quit.*found: +/imag x.*try: +/image \[FILE\]' "/imag x\n" "${talk[@]}"
 chats "a picture that is text" 1 'JPEG, PNG or WebP' "/image $SHEAF_SOURCE_ROOT/tests/cli/lib.sh\nwhat\n" "${talk[@]}"
-chats "a CogAgent wants one first" 1 'try: +/image FILE' "what\n/image $picture\nwhat\n" --model "$agent" --max-new 2 --json
+chats "a CogAgent wants one first" 1 'a picture first ./image FILE' "what\n/image $picture\nwhat\n" --model "$agent" --max-new 2 --json
 check "and goes on" test "$(tokens "$work/stdout" | wc -l)" -eq 1
-chats "a conversation that is too long" 1 'try: +/reset' "what\nwhat\n/reset\nwhat\n" "${talk[@]}" --max-length 40
+chats "a conversation that is too long" 1 'try: .*/reset' "what\nwhat\n/reset\nwhat\n" "${talk[@]}" --max-length 40
 check "goes on after /reset" test "$(tokens "$work/stdout" | wc -l)" -eq 2
 chats "a slash before a question" 0 '"prompt":"/what"' "//what" "${talk[@]}"
 chats "a model without a tokenizer" 3 'tokenizer.model.*try: +--tokenizer FILE' "hi\n" --model "$llama/tiny_llama/hf"

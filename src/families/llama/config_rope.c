@@ -2,6 +2,7 @@
  * rope_parameters (5.x), and keys beside them. What each type does with its numbers is in
  * models/rope.c. */
 #include "base/base.h"
+#include "base/json_write.h"
 #include "families/llama/llama.h"
 #include "schema/config_keys.h"
 #include "schema/config_text.h"
@@ -199,9 +200,10 @@ static void check_rope(sheaf_json_reader *r, const sheaf_config *c, const char *
 static void merge_rope(sheaf_json_reader *r, const char *key, double *into, double declared)
 {
     if (*into != 0 && declared != 0 && *into != declared) {
+        char one[SHEAF__JSON_NUMBER], other[SHEAF__JSON_NUMBER];
         sheaf_found(
             sheaf__json_fail(r, SHEAF_E_LAYOUT, key, "the same number everywhere in the file"),
-            "%.17g and %.17g", *into, declared);
+            "%s and %s", sheaf__number_json(one, *into), sheaf__number_json(other, declared));
     } else if (*into == 0)
         *into = declared;
 }
@@ -321,7 +323,8 @@ static void check_partial(sheaf_json_reader *r, const sheaf_config *c,
     sheaf_status *st =
         sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, "partial_rotary_factor",
                          "1, or no such key, for model_type %s", sheaf_family_name(c->family));
-    sheaf_found(st, "%.17g", c->rope.partial);
+    char number[SHEAF__JSON_NUMBER];
+    sheaf_found(st, "%s", sheaf__number_json(number, c->rope.partial));
     sheaf_try_this(st, "no such key: with the default rope type transformers does not look at it");
 }
 
