@@ -197,7 +197,7 @@ TEST(test_attention__kernels_end_chains)
         { "many queries", 4150, 34, 2, 4, 0, true }, { "both", 4400, 4400, 2, 2, 24, false },
         { "the last 30", 30, 4200, 1, 4, 0, false },
     };
-    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+    for (size_t i = 0; i < ARRAY_LEN(row); i += (size_t)every(3)) {
         sheaf__attention s = shape_of(i % 2 ? SHEAF_F16 : SHEAF_BF16, row[i].queries, row[i].keys,
                                       row[i].group, row[i].dim, row[i].full);
         s.window = row[i].window;

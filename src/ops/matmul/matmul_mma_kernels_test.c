@@ -134,8 +134,7 @@ TEST(test_mma_kernels__around_blocks_and_chains)
 {
     static const int64_t ks[] = { 239, 240, 241, 255, 256, 257,  271,
                                   272, 273, 511, 512, 513, 4096, 4096 + 17 };
-    const size_t step = getenv("SHEAF_SANITIZED") != NULL ? 5 : 1;
-    for (size_t i = 0; i < ARRAY_LEN(ks); i += step)
+    for (size_t i = 0; i < ARRAY_LEN(ks); i += (size_t)every(5))
         for (int kind = 0; kind < NUMBERS; kind++)
             for (size_t t = 0; t < ARRAY_LEN(types); t++)
                 check(types[t], (numbers)kind, 3, 33 - 16 * (int64_t)t, &ks[i], 1);
@@ -165,7 +164,7 @@ TEST(test_mma_kernels__all_sizes)
 /* Vectors compute most of a product of ordinary numbers; here many more products. */
 TEST(test_mma_kernels__a_million_sums)
 {
-    const int64_t k = 64, m = getenv("SHEAF_SANITIZED") != NULL ? 20 : 200;
+    const int64_t k = 64, m = 200 / every(10);
     for (int kind = 0; kind < NUMBERS; kind++)
         for (size_t t = 0; t < ARRAY_LEN(types); t++)
             check(types[t], (numbers)kind, m, 100, &k, 1);

@@ -466,7 +466,7 @@ TEST(test_quant__groups_are_summed_by_the_rule)
                                           SHEAF__UINT4 };
     static const int64_t blocks[] = { 0, 16, 32, 48, 64, 128, 256, 320, 4096 };
     const unsigned before = sheaf__mode();
-    for (int i = 0; i < 120; i++) {
+    for (int i = 0; i < 120; i += every(3)) {
         const sheaf_sums sums = below(2) ? SHEAF_SUMS_GROUPS : SHEAF_SUMS_TILES_GROUPS;
         form f = { .q = { .codes = codes[i % 5],
                           .grouping = i % 2 ? SHEAF__GROUPS_OF_ROW : SHEAF__GROUPS_FLAT,
@@ -597,7 +597,8 @@ TEST(test_quant__large_ones_too)
             sheaf__product job = plain_job(dtype, m, n, &term[0], 1), plain = job;
             plain.term = &term[1];
             plain.y = random_matrix(SHEAF_F32, m, n, job.ldy, ORDINARY);
-            for (int s = 0; s < (dtype == SHEAF_BF16 ? 5 : 1); s++) {
+            for (int s = (int)(i + back) % every(5); s < (dtype == SHEAF_BF16 ? 5 : 1);
+                 s += every(5)) {
                 sheaf__product want = job;
                 for (int isa = 1; isa < nisas; isa++) {
                     const sheaf_sums sums =
