@@ -29,12 +29,9 @@ sheaf_status *sheaf_lora_missing(const char *path, size_t length, const char *en
 const sheaf_source_entry *sheaf__lora_find_part(sheaf_source *adapter, const char *path,
                                                 size_t length, const char *end)
 {
-    char *name = NULL;
-    if (asprintf(&name, SHEAF_PEFT_PREFIX "%.*s%s", (int)length, path, end) < 0)
-        return NULL;
-    const sheaf_source_entry *e = adapter->find(adapter, name);
-    free(name);
-    return e;
+    char name[4096]; /* not of memory, whose lack would look like the tensor's */
+    const int n = snprintf(name, sizeof name, SHEAF_PEFT_PREFIX "%.*s%s", (int)length, path, end);
+    return n < 0 || (size_t)n >= sizeof name ? NULL : adapter->find(adapter, name);
 }
 
 static bool is_adapted(sheaf_source *adapter, const char *path, size_t length)
