@@ -33,11 +33,13 @@ planned() {
     transfers "$work/$name.dry" '^step 0 ' >"$work/$name.first.dry"
     [ -s "$work/$name.first" ] && foretold "$work/$name.first" "$work/$name.first.dry"
 }
-# spare FILE: by rank, what its plan, which a run makes first, has more than its peak.
-spare() { awk '/^rank/ { if ($2 in plan) print $2, plan[$2] - $4; else plan[$2] = $4 }' "$1" | sort; }
-# too_much FILE: of it, where the run needed more. What is counted is in use as the end of what is in use rises last, which of
-# two layouts of nearly the same may be a little less in the larger one.
-too_much() { awk '$2 < -2048 { print; bad = 1 } END { exit !bad }' "$1"; }
+# spare FILE: by rank, what its plan, which a run makes first, has more than its peak; the peak.
+spare() { awk '/^rank/ { if ($2 in plan) print $2, plan[$2] - $4, $4; else plan[$2] = $4 }' "$1" | sort; }
+# too_much FILE: of it, where the run needed more. What is counted is in use as the end of what is in use rises last: of two
+# layouts of nearly the same, that of less may end a little later (by a third of a percent, CogAgent with LoRA on three ranks).
+too_much() { awk '$2 < -$3 / 200 { print; bad = 1 } END { exit !bad }' "$1"; }
+# alike FILE FILE: no rank's spare differs by more than a percent of its peak: on cpu the host's memory lies between.
+alike() { paste -d' ' "$1" "$2" | awk '{ print; d = $2 - $5; bad += $1 != $4 || d * d > ($6 / 100) ^ 2 } END { exit NR == 0 || bad > 0 }'; }
 # settled NAME DEVICE: the run NAME left there what it left on cpu, and moved as many bytes; on cuda, whose ranks exchange
 # without the host, it left no operation to the processor.
 settled() {
@@ -50,7 +52,7 @@ settled() {
     diff <(transfers "$work/$1.cpu.transfers" '^(step|whole)') <(transfers "$work/$1.$2.transfers" '^(step|whole)') || return 1
     spare "$work/$1.$2.transfers" >"$work/$1.spare"
     [ -s "$work/$1.spare" ] && ! too_much "$work/$1.spare" || return 1
-    [ "$plan" != exact ] || diff <(spare "$work/$1.cpu.transfers") "$work/$1.spare"
+    [ "$plan" != exact ] || alike <(spare "$work/$1.cpu.transfers") "$work/$1.spare"
 }
 # trains NAME FLAG...: a run, which stays in $work/NAME.DEVICE.
 trains() {
