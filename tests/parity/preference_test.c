@@ -565,7 +565,8 @@ static void check_weights(const course *c, const char *out)
     compare_nearly(in_dir(out, weights_of(c)), in_dir(c->dir, name), 1e-5, 1e-4, 200);
 }
 
-static void check_course(const char *dir)
+/* again: other numbers of ranks and groups, and a run that is stopped, leave the same. */
+static void check_course(const char *dir, bool again)
 {
     static const struct {
         int tp, dp;
@@ -578,14 +579,15 @@ static void check_course(const char *dir)
     check_steps(&c, &got);
     if (!c.cut)
         check_weights(&c, first);
-    for (size_t i = 0; i < (is_variant(&c) ? ARRAY_LEN(others) : 3); i += (size_t)every(4)) {
+    const size_t most = !again ? 0 : is_variant(&c) ? ARRAY_LEN(others) : 3;
+    for (size_t i = 0; i < most; i += (size_t)every(4)) {
         const told other = train(&c, others[i].tp, others[i].dp, out);
         CHECK_BYTES(dir, other.loss, got.loss, sizeof got.loss);
         CHECK_BYTES(dir, other.norm, got.norm, sizeof got.norm);
         check_same_files(in_dir(out, file), in_dir(first, file));
         CHECK_OK(sheaf__remove_tree(out));
     }
-    if (c.o.objective.group.max_new > 0 || is_variant(&c)) {
+    if (again && (c.o.objective.group.max_new > 0 || is_variant(&c))) {
         train_in_pieces(&c, out);
         check_same_files(in_dir(out, file), in_dir(first, file));
         CHECK_OK(sheaf__remove_tree(out));
@@ -598,7 +600,7 @@ TEST(test_preference__recorded_runs_are_reproduced)
     int checked = 0;
     for (int m = 0; m < models; m++, checked++) {
         print_message("%s\n", model_dir[m]);
-        check_course(model_dir[m]);
+        check_course(model_dir[m], m % every(3) == 0);
     }
     assert_true(!recordings_are_full() || checked > 50);
 }
