@@ -26,10 +26,13 @@ sheaf_status *sheaf_lora_missing(const char *path, size_t length, const char *en
                           "is the file complete, and does its adapter_config.json belong to it?");
 }
 
+/* Bytes of a tensor's name at most, and of any that is made of it: another end, a longer prefix. */
+enum { LONGEST_NAME = 3000, ANY_NAME = 4096 };
+
 const sheaf_source_entry *sheaf__lora_find_part(sheaf_source *adapter, const char *path,
                                                 size_t length, const char *end)
 {
-    char name[4096]; /* not of memory, whose lack would look like the tensor's */
+    char name[ANY_NAME]; /* not of memory, whose lack would look like the tensor's */
     const int n = snprintf(name, sizeof name, SHEAF_PEFT_PREFIX "%.*s%s", (int)length, path, end);
     return n < 0 || (size_t)n >= sizeof name ? NULL : adapter->find(adapter, name);
 }
@@ -143,6 +146,15 @@ sheaf_status *sheaf__lora_check_type(const sheaf_source_entry *e)
     return sheaf_found(
         sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "'%s'", e->name), "F32, BF16 or F16"), "%s",
         sheaf_dtype_name(e->dtype));
+}
+
+static sheaf_status *check_name(const char *name)
+{
+    const size_t size = strlen(name);
+    if (size <= LONGEST_NAME)
+        return NULL;
+    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "'%.60s...'", name);
+    return sheaf_found(sheaf_expected(st, "names of at most %d bytes", LONGEST_NAME), "%zu", size);
 }
 
 static sheaf_status *check_columns(const sheaf_source_entry *a, const sheaf_source_entry *b)
@@ -275,7 +287,8 @@ sheaf_status *sheaf_lora_check_parts(const sheaf_lora_options *o, sheaf_source *
     for (int64_t i = 0; i < n && st == NULL; i++) {
         const sheaf_source_entry *e = adapter->entry(adapter, i);
         bool yes = false;
-        st = is_asked_for(&yes, o, adapter, e);
+        st = report(&x, "unsupported", e->name, check_name(e->name));
+        TRY(st, is_asked_for(&yes, o, adapter, e));
         if (st == NULL && !yes)
             st = report(&x, "foreign", e->name, not_asked(e->name));
     }

@@ -35,7 +35,8 @@ sheaf_status *sheaf_lora_check_modules(const sheaf_lora_options *options,
 
 /* sheaf__lora_check_type - SHEAF_E_UNSUPPORTED unless F32, BF16 or F16. */
 sheaf_status *sheaf__lora_check_type(const sheaf_source_entry *entry);
-/* sheaf__lora_find_part - the tensor PATH + end; NULL: none, or its name has over 4,000 bytes. */
+/* sheaf__lora_find_part - the tensor PATH + end; NULL: none. Takes no memory: of names that
+ * are too long for it an adapter is refused by the checks above. */
 const sheaf_source_entry *sheaf__lora_find_part(sheaf_source *adapter, const char *path,
                                                 size_t length, const char *end);
 /* sheaf__lora_asks_whole - do the options save this tensor of the base in full? */

@@ -61,3 +61,24 @@ TEST(test_alone__gaps_between_layers_of_one_kind)
         sheaf_lora_options_release(&options);
     }
 }
+
+/* sheaf__lora_find_part() takes a name that it cannot hold for one that is not there. */
+TEST(test_parts__names_are_as_long_as_can_be_asked_for)
+{
+    static char name[4096];
+    sheaf_lora_options options = { .rank = 1 };
+    fake_source f = { .source = { fake_find, fake_count, fake_entry, NULL, NULL }, .n = 1 };
+    CHECK_OK(sheaf__lora_set_targets(&options, "q"));
+    for (int longest = 3000; longest <= 3001; longest++) {
+        const int n = snprintf(name, sizeof name, L "0.%0*d.q.lora_A.weight",
+                               longest - (int)strlen(L "0..q.lora_A.weight"), 0);
+        assert_int_equal(n, longest);
+        f.entry[0] = (sheaf_source_entry){ .name = name, .ndim = 2, .shape = { 1, 1 } };
+        const char *path = name + strlen("base_model.model.");
+        assert_ptr_equal(sheaf__lora_find_part(&f.source, path, strlen(path), ""), f.entry);
+        CHECK_FAILS(sheaf_lora_check_file(&options, &f.source),
+                    longest == 3000 ? SHEAF_E_LAYOUT : SHEAF_E_UNSUPPORTED,
+                    longest == 3000 ? "q.lora_B.weight" : "names of at most 3000 bytes | 3001");
+    }
+    sheaf_lora_options_release(&options);
+}
