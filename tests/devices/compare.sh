@@ -35,11 +35,13 @@ planned() {
 }
 # spare FILE: by rank, what its plan, which a run makes first, has more than its peak; the peak.
 spare() { awk '/^rank/ { if ($2 in plan) print $2, plan[$2] - $4, $4; else plan[$2] = $4 }' "$1" | sort; }
-# too_much FILE: of it, where the run needed more. What is counted is in use as the end of what is in use rises last: of two
-# layouts of nearly the same, that of less may end a little later (by a third of a percent, CogAgent with LoRA on three ranks).
-too_much() { awk '$2 < -$3 / 200 { print; bad = 1 } END { exit !bad }' "$1"; }
-# alike FILE FILE: no rank's spare differs by more than a percent of its peak: on cpu the host's memory lies between.
-alike() { paste -d' ' "$1" "$2" | awk '{ print; d = $2 - $5; bad += $1 != $4 || d * d > ($6 / 100) ^ 2 } END { exit NR == 0 || bad > 0 }'; }
+# What is counted is in use as the end of what is in use rises last: of two layouts of nearly the same, that of less may end a
+# little later. apart: by how much of its peak a rank's spare differs from that on cpu, where the host's memory lies between.
+apart=0
+# too_much FILE: of a spare, where the run needed more, by 2,048 bytes or half of that.
+too_much() { awk -v apart=$apart '{ may = $3 * apart / 2; if (may < 2048) may = 2048 } $2 < -may { print; bad = 1 } END { exit !bad }' "$1"; }
+# alike FILE FILE: the spares on cpu and on another device.
+alike() { paste -d' ' "$1" "$2" | awk -v apart=$apart '{ print; d = $2 - $5; bad += $1 != $4 || d * d > ($6 * apart) ^ 2 } END { exit NR == 0 || bad > 0 }'; }
 # settled NAME DEVICE: the run NAME left there what it left on cpu, and moved as many bytes; on cuda, whose ranks exchange
 # without the host, it left no operation to the processor.
 settled() {
