@@ -277,7 +277,8 @@ static void warn_of_nothing(const sheaf__run *r, const sheaf__rank *rank, int64_
 }
 
 /* Signals and the end of --max-time reach one rank first: all must take the same decision. */
-static sheaf_status *check_requests(sheaf__run *r, sheaf_comm *comm, bool *to_save, bool *to_stop)
+static sheaf_status *check_requests(sheaf__run *r, sheaf_comm *comm, int64_t done, bool *to_save,
+                                    bool *to_stop)
 {
     int bits = sheaf__control_poll(r->hooks->control) |
                (is_over(r) || has_enough(r) ? SHEAF__CONTROL_STOP : 0) |
@@ -285,7 +286,7 @@ static sheaf_status *check_requests(sheaf__run *r, sheaf_comm *comm, bool *to_sa
     sheaf_status *st = sheaf_comm_any(comm, &bits);
     *to_save = (bits & SHEAF__CONTROL_SAVE) != 0;
     *to_stop = (bits & SHEAF__CONTROL_STOP) != 0;
-    return st;
+    return sheaf_in(st, "after step %" PRId64, done);
 }
 
 /* Rank 0 writes, the others wait: with --export-every the current model in the form of the result.
@@ -360,7 +361,7 @@ sheaf_status *sheaf__loop(sheaf__run *r, sheaf__rank *rank, sheaf_checkpoints *s
         found = (verdict){ 0 };
         if (evaluation_due(r, s, done))
             st = evaluate(&found, r, rank, comm, &s->evals, done);
-        TRY(st, check_requests(r, comm, &save_now, &stop));
+        TRY(st, check_requests(r, comm, done, &save_now, &stop));
         stop = stop || found.stopped;
         if (st == NULL && (save_now || stop || found.best || is_due(o->save_every, done) ||
                            is_due(o->export_every, done))) {

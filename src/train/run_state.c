@@ -176,7 +176,7 @@ static sheaf_status *check_weights(const sheaf__run_state *s, sheaf_comm *comm, 
     const char *name;
     sheaf_status *st = sheaf__bad_trained(&name, s->trained, comm, false);
     if (st != NULL || name == NULL)
-        return st;
+        return sheaf_in(st, "saving step %" PRId64, done);
     st = sheaf_fail(SHEAF_E_NUMBER, "step %" PRId64 ": '%s'", done, name);
     sheaf_found(sheaf_expected(st, "finite numbers"),
                 "some that are not, after the update: in it, or in the moments of its gradient");

@@ -106,7 +106,7 @@ says() { # says RANK FAULT: a pattern
         stop) echo "$rank is silent: it was stopped" ;;
         cut) echo "rank [0-9] of $count .*has died" ;;
         fail) if [ "${by:-mpi}" = mpi ]; then echo "rank $1 on "; else echo '^sheaf: .*(step|checkpoint|evaluation|agree)'; fi ;;
-        memory) echo "rank $1 |rank $1 on |out of memory|memory" ;;
+        memory) echo "rank $1 |memory|^sheaf: .*allocating .* MiB for" ;; # threads share it: another may lack it first
         hang) echo "the run hangs: .*rank" ;;
         stray) echo "do not make the same call|the run hangs: |(rank $1 on|rank [0-9] on) " ;;
     esac
@@ -114,7 +114,7 @@ says() { # says RANK FAULT: a pattern
 if [ -z "${SHEAF_SOAK:-}" ]; then
     for plan in 0:loading:1:kill 3:forwards:3:stop 3:gradients:1:kill 1:saving:1:kill 3:select:1:fail 0:norm:1:fail; do fails "$plan" "$(says "${plan%%:*}" "${plan##*:}")"; done
     by=threads started=()
-    for plan in 1:backwards:2:fail 0:weights:1:fail 3:evaluating:1:hang 2:update:1:stray; do fails "$plan" "$(says "${plan%%:*}" "${plan##*:}")" --hang-after 4s; done
+    for plan in 1:backwards:2:fail 0:weights:1:fail 0:any:1:fail 1:saving:1:fail 3:evaluating:1:hang 2:update:1:stray; do fails "$plan" "$(says "${plan%%:*}" "${plan##*:}")" --hang-after 4s; done
 fi
 
 if [ -n "${SHEAF_SOAK:-}" ]; then

@@ -77,7 +77,7 @@ says() { # says RANK FAULT: a pattern
         kill) echo "^sheaf: $rank has died" ;;
         stop) echo "^sheaf: $rank is silent: it was stopped, or its host is gone; it is killed" ;;
         hang) echo "^sheaf: the run hangs: no rank got on for" ;;
-        fail) [ "$1" = 0 ] && echo '^sheaf: ' || echo "^sheaf: (rank $1 on |.* do not make the same call)" ;; # of one that fails to hear what all agreed on
+        fail) [ "$1" = 0 ] && echo '^sheaf: ' || echo "^sheaf: (rank $1 on |.* do not make the same call|the run hangs: no rank got on for)" ;; # it fails to hear what all agreed on
     esac
 }
 
