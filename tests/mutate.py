@@ -218,7 +218,7 @@ class Tree:
             for place in bad:
                 places[places.index(place)] = None
             self.write({p.source for p in bad})
-        apart = ['unshare', '-Urpf', '--kill-child']  # what a mistake kills must not be ours
+        apart = ['unshare', '-Urpf', '--mount-proc', '--kill-child']  # what a mistake kills must not be ours
         self.apart = apart if shutil.which('unshare') and self.run(apart + ['true'], 10, {}, 0) else []
         with ThreadPoolExecutor(JOBS) as pool:
             self.tests = [test for test in pool.map(self.sound, tests) if test]
@@ -229,7 +229,7 @@ class Tree:
         marks.write_bytes(bytes(len(self.places) + 1))
         marks.chmod(0o666)
         begin = time.monotonic()
-        if self.run(self.apart + test['cmd'], LIMIT, test['env'], marks):
+        if self.run_test(test, LIMIT, marks):
             return test, time.monotonic() - begin, marks.read_bytes()
         print(f'# {test["name"]} fails without a mistake', flush=True)
 
@@ -246,12 +246,15 @@ class Tree:
                 text = text[:where] + at[where] + text[where:]
             (self.root / source.path).write_text(f'int sheaf_mutant(int);\n{quiet}# 1 "../{source.path}" 3\n{text}')
 
-    def run(self, command, limit, env, mutant):
+    def run_test(self, test, limit, mutant):
+        return self.run(self.apart + test['cmd'], limit, test['env'], mutant, test['workdir'])
+
+    def run(self, command, limit, env, mutant, folder=None):
         who = {'user': 65534, 'group': 65534, 'extra_groups': []} if os.getuid() == 0 else {}
         with tempfile.TemporaryDirectory(dir=self.root, prefix='', ignore_cleanup_errors=True) as own:
             os.chmod(own, 0o1777)
             run = subprocess.Popen(FIRST_KILLED + command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                                   cwd=own, env={**os.environ, **env, 'TMPDIR': own, 'SHEAF_MUTANT': str(mutant)}, start_new_session=True, **who)
+                                   cwd=folder or own, env={**os.environ, **env, 'TMPDIR': own, 'SHEAF_MUTANT': str(mutant)}, start_new_session=True, **who)
             try:
                 return run.wait(limit) == 0
             except subprocess.TimeoutExpired:
@@ -269,7 +272,7 @@ class Tree:
             if reached[number] and spent < SECONDS:
                 spent += seconds
                 met.append(test['name'])
-                if not self.run(self.apart + test['cmd'], 10 + 10 * seconds, test['env'], number):
+                if not self.run_test(test, 10 + 10 * seconds, number):
                     return 'killed', met[-1]
         return 'survived', ' '.join(met) or 'no test reaches it'
 
