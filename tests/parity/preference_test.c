@@ -598,11 +598,11 @@ static void check_course(const char *dir, bool again)
 TEST(test_preference__recorded_runs_are_reproduced)
 {
     int checked = 0;
-    for (int m = 0; m < models; m++, checked++) {
+    for (int m = 0; m < models; m += every(2), checked++) {
         print_message("%s\n", model_dir[m]);
         check_course(model_dir[m], m % every(3) == 0);
     }
-    assert_true(!recordings_are_full() || checked > 50);
+    assert_true(!recordings_are_full() || checked > 50 / every(2));
 }
 
 /* TRL keeps another batch's padding in its precomputed sums; sheaf's do not depend on it. */

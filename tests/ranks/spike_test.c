@@ -300,7 +300,7 @@ static void test_odd(void **state)
     compare(&odd, SHEAF_BF16, all, n, 0x66859e0bbb587387ull);
 }
 
-/* Beside the first setting every second one in turn, in ./run soak all. */
+/* Beside the first setting every second one in turn (third, with sanitizers), in ./run soak all. */
 static void compare_in_turn(const shape *shape, sheaf_dtype dtype, const setting *settings,
                             size_t n, XXH64_hash_t want)
 {
@@ -309,7 +309,7 @@ static void compare_in_turn(const shape *shape, sheaf_dtype dtype, const setting
     size_t count = 0;
     turn++;
     for (size_t k = 0; k < n; k++)
-        if (k == 0 || in_soak(1, 0) || (k + turn) % 2 == 0)
+        if (k == 0 || in_soak(1, 0) || (k + turn) % (1 + (size_t)every(2)) == 0)
             taken[count++] = settings[k];
     compare(shape, dtype, taken, count, want);
 }
@@ -333,7 +333,8 @@ static void test_rows_without_labels(void **state)
     s.batch = 8;
     s.seq = 256;
     s.sums = SHEAF_SUMS_PAIRS;
-    compare_in_turn(&s, SHEAF_F32, some, ARRAY_LEN(some), 0x1f72fac23cb5f5d0ull);
+    if (every(2) == 1)
+        compare_in_turn(&s, SHEAF_F32, some, ARRAY_LEN(some), 0x1f72fac23cb5f5d0ull);
     s.sums = SHEAF_SUMS_TILES;
     compare_in_turn(&s, SHEAF_BF16, some, ARRAY_LEN(some), 0xc9cfa9b1d95db0a4ull);
     /* the last of 2 ranks and of 3 has a block that is not whole: all decide by the first's */

@@ -261,7 +261,7 @@ TEST(test_attention__fast_equals_reference_at_odd_shapes)
 {
     static const int64_t group[] = { 1, 2, 3, 7, 8, 18 };
     const uint64_t halves = (uint64_t)in_soak(120, 60); /* from there on float16 */
-    for (uint64_t i = 0; i < halves + 12; i += (uint64_t)every(7)) {
+    for (uint64_t i = 0; i < halves + 12; i += (uint64_t)every(11)) {
         sheaf__attention s = { .dtype = i >= halves ? SHEAF_F16
                                         : i & 1     ? SHEAF_BF16
                                                     : SHEAF_F32,
@@ -453,7 +453,7 @@ TEST(test_attention__all_but_itself_are_minus_infinity)
         { "itself below zero, masked", 0.5f, -0x1p-27f, true },
         { "itself -0, masked", 0x1p-101f, 0, true },
     };
-    for (size_t i = 0; i < ARRAY_LEN(table) * 2; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(table) * 2; i += (size_t)every(3)) {
         const size_t row = i / 2;
         problem p = problem_of(attention_of(i & 1 ? SHEAF_BF16 : SHEAF_F32, 1, KEYS, KEYS, 1, 1,
                                             KEYS, table[row].scale),
@@ -552,7 +552,8 @@ TEST(test_attention__decoding_gives_the_last_rows)
 {
     static const sheaf_sums orders[] = { SHEAF_SUMS_PAIRS, SHEAF_SUMS_PAIRS, SHEAF_SUMS_TILES,
                                          SHEAF_SUMS_MMA8, SHEAF_SUMS_MMA16 };
-    for (int n = 0; n < 30; n++) { /* 12 of float32 and bfloat16 by pairs, 6 of each other order */
+    /* 12 of float32 and bfloat16 by pairs, 6 of each other order */
+    for (int n = 0; n < 30; n += every(3)) {
         const int code = n < 12 ? n : 2 * (n % 6) + 1;
         const sheaf_dtype dtype = code % 2 == 0 ? SHEAF_F32 : n < 24 ? SHEAF_BF16 : SHEAF_F16;
         sheaf__attention s = attention_of(dtype, 2, 530, 530, 2, 3, 20, 0.3f);
