@@ -9,7 +9,7 @@
 #include "models/team.h"
 #include "plan/fits.h"
 
-enum { MOST_TOKENS = 32, SECONDS = 4 }; /* that are measured */
+enum { MOST_TOKENS = 32, SECONDS = 4, TURNS = 100 }; /* that are measured, at most */
 
 /* ---- prediction ---- */
 
@@ -211,7 +211,8 @@ static sheaf_status *time_model(void *self, sheaf__model *model)
         TRY(st, answer(&token, model, g, g->max_new, true));
         TRY(st, answer(&plain[0], model, g, 1, false));
         TRY(st, answer(&plain[1], model, g, g->max_new, false));
-        over = sheaf__is_first(c) && turn > 0 && sheaf__work_now(&prompts) - began >= SECONDS;
+        over = sheaf__is_first(c) && turn > 0 &&
+               (turn == TURNS || sheaf__work_now(&prompts) - began >= SECONDS);
         if (sheaf__model_comm(c) != NULL)
             TRY(st, sheaf_comm_any(sheaf__model_comm(c), &over));
     }
