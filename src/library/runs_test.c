@@ -286,6 +286,14 @@ TEST(test_generate__says_the_same_on_any_number_of_ranks)
             how.nimages = refused[i].nimages;
             CHECK_FAILS(sheaf_model_generate(&answer, m, &how), refused[i].code, refused[i].says);
         }
+        sheaf_model_generate_options fits = asking(NULL, one, 1, 64);
+        sheaf_answer *answer;
+        int64_t got;
+        fits.as_long_as_fits = true;
+        CHECK_OK(sheaf_model_generate(&answer, m, &fits));
+        sheaf_answer_tokens(answer, &got);
+        assert_int_equal(got, 63);
+        sheaf_answer_free(answer);
         sheaf_model_close(m);
     }
     CHECK_BYTES("drawn", other, drawn, sizeof drawn);

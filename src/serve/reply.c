@@ -666,7 +666,6 @@ static sheaf_status *prepare(reply *r, const sheaf__served_model *m, const char 
     const bool texts = r->request.chat || json_is_string(prompt) || json_is_string(first);
     o.events = &silent;
     o.max_new = o.max_new > 0 ? o.max_new : max_new;
-    o.max_length = 0;
     sheaf_status *st = r->request.tools == NULL
                            ? NULL
                            : sheaf__tool_form_read(&r->rules.form, &m->chat, r->request.tools);

@@ -199,7 +199,7 @@ static void read_numbers(sheaf__request *r, sheaf_json_reader *in)
     sheaf_model_generate_options *o = &r->how;
     const double temperature = sheaf__json_real(in, "temperature", 0, SHEAF__MOST_SAMPLING, -1);
     SHEAF_INIT(o);
-    o->model_defaults = o->program_defaults = o->as_long_as_fits = true;
+    o->model_defaults = o->program_defaults = true;
     o->sampled = temperature == 0 ? -1 : 0;
     o->temperature = temperature > 0 ? temperature : 0;
     if (temperature > 0 && temperature < SHEAF__LEAST_SAMPLING)

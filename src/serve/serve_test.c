@@ -195,7 +195,7 @@ TEST(test_serve__a_reply_has_its_form)
     }
 }
 
-/* Bytes and positions at their limits. */
+/* Bytes and positions at their limits, which are those of each prompt. */
 TEST(test_serve__a_request_has_its_size)
 {
     static const struct {
@@ -203,7 +203,7 @@ TEST(test_serve__a_request_has_its_size)
         int status;
         const char *part;
     } sizes[] = {
-        { 298, 200, "\"completion_tokens\": 1" },
+        { 298, 200, "\"completion_tokens\": 3" },
         { 299, 400, "\"code\": \"context_length_exceeded\"" },
         { 9900, 400, "positions" },
         { 10000, 413, "at most 10000 bytes" },
@@ -211,7 +211,8 @@ TEST(test_serve__a_request_has_its_size)
     for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
         char letters[10001] = "", body[10100];
         memset(letters, 'a', sizes[i].size);
-        snprintf(body, sizeof body, "{\"prompt\": \"%s\", \"max_tokens\": 1}", letters);
+        snprintf(body, sizeof body,
+                 "{\"prompt\": [\"%s\", \"ab\"], \"max_tokens\": 2, \"temperature\": 0}", letters);
         char *reply = ask("POST", "/v1/completions", body);
         if (atoi(reply + 9) != sizes[i].status || strstr(reply, sizes[i].part) == NULL)
             fail_msg("%zu: %s", sizes[i].size, reply);
