@@ -199,6 +199,9 @@ TEST(test_read__only_regular_files)
     CHECK_FAILS(sheaf__file_open_read(&fd, &size, scratch.dir), SHEAF_E_IO,
                 "a regular file | a folder");
     CHECK_FAILS(sheaf__file_open_read(&fd, &size, at("none")), SHEAF_E_IO, "No such file");
+    put(at("pointer"), "version https://git-lfs.github.com/spec/v1\n"); /* cut short */
+    CHECK_FAILS(sheaf__file_open_read(&fd, &size, at("pointer")), SHEAF_E_FORMAT,
+                "the file itself | a pointer of git-lfs to 0 bytes | git lfs pull");
     char *text;
     size_t n;
     put(at("ten"), "0123456789");

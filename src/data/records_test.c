@@ -306,7 +306,7 @@ TEST(test_json__an_array_is_read_entry_by_entry)
     check_record(nth(&r, 1), NULL, "b", "2");
     assert_int_equal(r.record[1].place, 3);
     sheaf__records_release(&r);
-    put(at("data.json"), "[{\"prompt\": \"a\", \"answer\": \"1\"}, 7, {\"prompt\": \"a\"}]");
+    put(at("data.json"), "[{\"prompt\": \"a\", \"answer\": \"1\"}, 7.5, {\"prompt\": \"a\"}]");
     CHECK_FAILS(try_read("data.json", &for_training), SHEAF_E_DATA, "entry 2: not a record");
     static const char *const broken[] = { "[", "[{\"prompt\": \"a\", \"answer\": \"1\"}", "[1,]",
                                           "[] x", "[{\"a\": 1}}]" };

@@ -337,6 +337,25 @@ TEST(test_grammar__texts_that_a_schema_allows_and_others)
     close_tokens(&tokens, &codec);
 }
 
+TEST(test_grammar__a_special_token_before_a_value_is_no_text)
+{
+    float logits[VOCAB] = { 0 };
+    sheaf__token_bytes tokens;
+    sheaf__codec codec;
+    sheaf__grammar *g;
+    sheaf__grammar_place place = { 0 };
+    bool over;
+    open_tokens(&tokens, &codec, "qwen2");
+    CHECK_OK(sheaf__grammar_open(
+        &g, &(sheaf__answer_form){ .schema = "{}", .before = "\xFF</s>", .tokens = &tokens }));
+    CHECK_OK(sheaf__grammar_read(&over, g, &place, NULL, 0));
+    CHECK_OK(sheaf__grammar_mask(logits, VOCAB, g, &place, NULL, 0));
+    for (int32_t id = 0; id < VOCAB; id++)
+        assert_int_equal(logits[id] == 0, id == sheaf__tokenizer_find(codec.tokenizer, "</s>"));
+    sheaf__grammar_close(g);
+    close_tokens(&tokens, &codec);
+}
+
 /* States are forgotten when there are too many: an answer is read again from its beginning. */
 TEST(test_grammar__a_long_string_is_counted)
 {

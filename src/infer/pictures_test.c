@@ -3,6 +3,7 @@
 #include "tests/files.h"
 #include "tests/heard.h"
 #include "tests/pictures.h"
+#include "tests/tensors.h"
 
 #include "base/file.h"
 #include "infer/dialogue.h"
@@ -153,6 +154,29 @@ TEST(test_prompts__records_with_pictures)
         sheaf__prompts_release(&prompts);
     }
     unlink(at("asked.jsonl"));
+    close_model();
+}
+
+/* The first picture is two frames in one place; the last stands in the answer. */
+TEST(test_prompts__a_row_of_tensors_has_the_pictures_before_its_answer)
+{
+    static const int64_t ids[] = { 'a', ROW, ROW, 'b', ROW, ROW, 'c', 'd', ROW, ROW },
+                         labels[] = { -100, -100, -100, -100, -100, -100, -100, 'd', -100, -100 },
+                         bounds[] = { 1, 3, 4, 6, 8, 10 }, frames[] = { 0, 3, -1, -1, -1, -1 };
+    const tensor list[] = {
+        { "input_ids", "I64", { 1, 10 }, ids },       { "labels", "I64", { 1, 10 }, labels },
+        { "image_bound.0", "I64", { 3, 2 }, bounds }, { "temporal_ids.0", "I64", { 3, 2 }, frames },
+        { "image_0_0_chw", "F32", { 3, 14, 14 } },    { "image_0_1_chw", "F32", { 3, 14, 14 } },
+        { "image_0_2_chw", "F32", { 3, 14, 28 } },    { "image_0_3_chw", "F32", { 3, 14, 14 } }
+    };
+    open_model("minicpmv", NULL);
+    config.minicpmv = SHEAF_MINICPMV_4_5;
+    config.resampler.queries = 2;
+    CHECK_OK(sheaf__prompts_read(
+        &prompts, &codec, &(sheaf_prompts_options){ .data = tensors_file(list, ARRAY_LEN(list)) }));
+    check_prompt(&prompts.prompt[0], "a{263}b{263}c");
+    assert_string_equal(prompts.about[0].expected, "d");
+    assert_int_equal(prompts.prompt[0].pictures, 3);
     close_model();
 }
 

@@ -102,7 +102,7 @@ TEST(test_places__texts_are_upstreams)
 
 TEST(test_places__say_what_does_not_fit)
 {
-    static const sheaf__chat_picture one = { "<image>", 0, 0, 0 },
+    static const sheaf__chat_picture one = { "<image>", 0, 0, 0 }, video = { "<video>", 0, 0, 0 },
                                      both[] = { { "<image_00>", 0, 0, 0 },
                                                 { "<image_01>", 0, 0, 0 } };
     static const struct {
@@ -115,6 +115,7 @@ TEST(test_places__say_what_does_not_fit)
         { USER("<image><image>"), &one, 1, LIST(0),
           "message 1 | names of the pictures that were given (1), each once | another '<image>' | "
           "\"<image>\" for the one picture" },
+        { USER("<video><video>"), &video, 1, LIST(0), "each once | another '<video>'" },
         { USER("<image_00>"), both, 2, LIST(.lines = true),
           "1 of 2 that do not, first '<image_01>' | write the name of each" },
         { USER("<image_00><image_02><image_01>"), both, 2, LIST(.lines = true),

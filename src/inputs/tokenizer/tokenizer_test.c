@@ -385,6 +385,27 @@ TEST(test_pattern__what_oniguruma_reads_otherwise_is_refused)
     }
 }
 
+/* An empty match is taken if no other ends there; behind it the next character is looked at. */
+TEST(test_pattern__an_empty_match_stands_apart)
+{
+    static const char text[] = "xyz\u00e9b\u00e9"; /* without its first three letters */
+    static const size_t want[][2] = { { 0, 0 }, { 2, 3 }, { 5, 5 } };
+    sheaf__pattern *p = NULL;
+    sheaf__matching *matching = NULL;
+    CHECK_OK(sheaf__pattern_open(&p, "b*", false));
+    sheaf__matches m = { .pattern = p, .text = text + 3, .size = 5, .matching = &matching };
+    bool found = true;
+    size_t n = 0;
+    for (size_t begin, end; found; n += found) {
+        CHECK_OK(sheaf__matches_next(&m, &found, &begin, &end));
+        if (found)
+            assert_true(n < ARRAY_LEN(want) && begin == want[n][0] && end == want[n][1]);
+    }
+    assert_int_equal(n, ARRAY_LEN(want));
+    sheaf__matching_free(matching);
+    sheaf__pattern_close(p);
+}
+
 /* Without memory it is neither a bad pattern nor another one. */
 TEST(test_pattern__says_that_memory_is_short)
 {
