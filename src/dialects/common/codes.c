@@ -114,8 +114,8 @@ static const sheaf__packing *sign_of(const sheaf_logical *t, sheaf__quantizer by
     for (int i = 0; t->kind == SHEAF_WEIGHT && i < sheaf__packings_count; i++) {
         const sheaf__packing *p = &sheaf__packings[i];
         const char *suffix = p->suffix[p->sign];
-        if (n > strlen(suffix) && n + 8 < SHEAF__CODES_NAME &&
-            sheaf__ends_with(t->entry.name, suffix) && (found == NULL || p->by == by))
+        if (n + 8 < SHEAF__CODES_NAME && sheaf__ends_with(t->entry.name, suffix) &&
+            (found == NULL || p->by == by))
             found = p;
     }
     return found;
