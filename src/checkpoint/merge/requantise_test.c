@@ -66,8 +66,8 @@ static const char *of_run(int run, const char *name)
     return tiny(textf("%s/%s", runs[run], name));
 }
 
-/* An adapter of one layer, or of two: A and B are random. */
-static const char *make_adapter(const char *name, int layers)
+/* An adapter of one layer, or of two: A and B are random. scores: of a reward model. */
+static const char *make_adapter(const char *name, int layers, bool scores)
 {
     static const char *const modules[] = { "self_attn.q_proj", "mlp.down_proj" };
     static const int64_t in[] = { 64, 128 };
@@ -80,14 +80,16 @@ static const char *make_adapter(const char *name, int layers)
         sheaf__random_normals(x, 3, sheaf__name_key(tensor), 0, shape[0] * shape[1]);
         made_add(&made, tensor, SHEAF_F32, 2, shape, x);
     }
+    if (scores)
+        made_add(&made, "base_model.model.score.weight", SHEAF_F32, 2, (int64_t[]){ 1, 64 }, x);
     CHECK_OK(sheaf__remove_tree(at(name)));
     assert_int_equal(mkdir(at(name), 0755), 0);
     made_write(&made, textf("%s/adapter_model.safetensors", at(name)));
     put(textf("%s/adapter_config.json", at(name)),
-        layers == 1 ? "{\"peft_type\": \"LORA\", \"r\": 4, \"lora_alpha\": 1, "
-                      "\"target_modules\": \"model.layers.0.self_attn.q_proj\"}"
-                    : "{\"peft_type\": \"LORA\", \"r\": 4, \"lora_alpha\": 1, "
-                      "\"target_modules\": \"model.layers.0.(self_attn.q_proj|mlp.down_proj)\"}");
+        textf("{\"peft_type\": \"LORA\", \"r\": 4, \"lora_alpha\": 1, "
+              "\"target_modules\": \"model.layers.0.%s\"%s}",
+              layers == 1 ? "self_attn.q_proj" : "(self_attn.q_proj|mlp.down_proj)",
+              scores ? ", \"task_type\": \"SEQ_CLS\", \"modules_to_save\": [\"score\"]" : ""));
     return at(name);
 }
 
@@ -231,7 +233,7 @@ TEST(test_merge__quantised_again_is_the_merged_model_quantised)
                  { "bnb_int8", SHEAF_QUANTIZE_INT8 } };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         const char *adapter =
-            recordings_are_full() ? of_run(0, "adapter_final") : make_adapter("made", 2);
+            recordings_are_full() ? of_run(0, "adapter_final") : make_adapter("made", 2, false);
         sheaf_weights_merge_report report, plain;
         sheaf_weights_convert_report converted;
         if (rows[i].as != SHEAF_QUANTIZE_NF4_DOUBLE && !recordings_are_full())
@@ -264,23 +266,25 @@ TEST(test_merge__quantised_again_is_the_merged_model_quantised)
     }
 }
 
-/* Tensors that no adapter changes keep their bytes. */
+/* Tensors that no adapter changes keep their bytes, also where a score replaces the head. */
 TEST(test_merge__quantised_again_copies_the_rest)
 {
-    sheaf_weights_merge_report report;
-    CHECK_OK(merge(&report, tiny("bnb_nf4_double"), make_adapter("one", 1), at("out"),
-                   (sheaf_weights_merge_options){ .requantize = true }));
-    assert_int_equal(report.requantised, 1);
-    assert_int_equal(report.base_quantised, 14);
-    compare_tensors(at("out"), tiny("bnb_nf4_double/model.safetensors"), "",
-                    "layers.0.self_attn.q_proj", false);
+    for (int scores = 0; scores < 2; scores++) {
+        sheaf_weights_merge_report report;
+        CHECK_OK(merge(&report, tiny("bnb_nf4_double"), make_adapter("one", 1, scores), at("out"),
+                       (sheaf_weights_merge_options){ .requantize = true }));
+        assert_int_equal(report.requantised, 1);
+        assert_int_equal(report.base_quantised, 14);
+        compare_tensors(at("out"), tiny("bnb_nf4_double/model.safetensors"), "",
+                        scores ? ".layers.1." : "layers.0.self_attn.q_proj", scores);
+    }
 }
 
 TEST(test_merge__what_cannot_be_quantised_again)
 {
     sheaf_weights_merge_report report;
     const sheaf_weights_merge_options how = { .requantize = true };
-    const char *adapter = make_adapter("made", 2);
+    const char *adapter = make_adapter("made", 2, false);
     CHECK_FAILS(merge(&report, tiny("base_bf16"), adapter, at("no"), how), SHEAF_E_ARG,
                 "`requantize` | a base with weights in 4 or 8 bits");
     const char *gptq = recording("quant/tiny_llama_gptq_sym");

@@ -944,6 +944,17 @@ TEST(test_harm__patterns_that_never_end_are_given_up)
     check_found(c, SHEAF_DEFECT, "damaged", "a regular expression");
 }
 
+TEST(test_harm__a_model_file_without_a_module_is_named)
+{
+    const char *dir = small_folder(2, fill_others),
+               *path = textf("%s/mp_rank_01_model_states.pt", dir);
+    made_file *f = made_begin();
+    made_set_int(f, f->root, "mp_world_size", 2);
+    assert_int_equal(unlink(path), 0);
+    made_end(f, path);
+    check_found(read_at(dir), SHEAF_DEFECT, "foreign", "mp_rank_01 | with 'module'");
+}
+
 /* With a config the shapes decide, and rows beyond the vocabulary are padding. */
 TEST(test_made__a_config_tells_padding_from_rows)
 {
@@ -969,10 +980,10 @@ TEST(test_made__a_config_tells_padding_from_rows)
 
 /* ---- frozen parameters ---- */
 
-/* zero/NAME/fp32.pt of all tensors but the first; ZeRO 3 leaves them flat. */
-static void put_flat_states(const char *dir, const made_model *m, bool flat, int less)
+/* zero/NAME/fp32.pt of the tensors from number `first` on; ZeRO 3 leaves them flat. */
+static void put_flat_states(const char *dir, const made_model *m, int first, bool flat, int less)
 {
-    for (int i = 1; i < m->count; i++) {
+    for (int i = first; i < m->count; i++) {
         const made_tensor *t = &m->tensor[i];
         const int64_t n = made_elements(t) - (i == m->count - 1 ? less : 0), begin[2] = { 0 },
                       all[2] = { t->shape[0], t->ndim == 2 ? t->shape[1] : 1 };
@@ -1039,18 +1050,23 @@ TEST(test_made__frozen_parameters_come_from_their_fragments)
         assert_null(sheaf__catalog_find(c, "exp_avg.model.embed_tokens.weight"));
         sheaf__catalog_free(c);
         if (stage == 3) { /* a flat one has the elements of its shape */
-            put_flat_states(dir, m, true, 1);
+            put_flat_states(dir, m, 1, true, 1);
             check_found(read_at(dir), SHEAF_DEFECT, "shape", "[443]");
             CHECK_OK(sheaf__remove_tree(textf("%s/global_step9/zero", dir)));
         }
-        put_flat_states(dir, m, stage == 3, 0);
+        put_flat_states(dir, m, 1, stage == 3, 0);
         check_gives(read_at(dir), m, m->count);
         for (int d = 0; d < 5 && stage == 3; d++) /* without what says the shapes */
             assert_int_equal(
                 unlink(textf("%s/global_step9/zero_pp_rank_%d_mp_rank_00_model_states.pt", dir, d)),
                 0);
-        if (stage == 3)
+        if (stage == 3) {
             check_found(read_at(dir), SHEAF_DEFECT, "shape", "ZeRO 3 left them flat");
+            CHECK_OK(sheaf__remove_tree(textf("%s/global_step9/zero", dir)));
+            put_flat_states(dir, m, 0, true, 0);
+            put(textf("%s/config.json", dir), odd_config);
+            check_gives(read_at(dir), m, m->count);
+        }
     }
     made_free(m);
 }

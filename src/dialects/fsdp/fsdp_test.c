@@ -120,6 +120,8 @@ static void put_rank(const char *path, const made_model *m, const how *h, int ra
         p_bytes(&data, (const char *)values, (size_t)count * 4);
         free(values);
     }
+    p_string(&f, "_extra_state"); /* no tensor */
+    p_int(&f, rank);
     p_bytes(&f, "u.\x80\x02](", 6);
     for (int i = 0; i < m->count; i++)
         p_string(&f, textf("%03d", i));

@@ -508,6 +508,14 @@ TEST(test_lora__is_checked_against_the_config)
     want_says(c, -1, "conflict", "factors of rank 2 where lora_rank is 3");
     CHECK_FAILS(sheaf_sat_lora_open(&lora, c), SHEAF_E_LAYOUT, "by its weight and the rank");
     sheaf__catalog_free(c);
+    for (int i = 0; i < 2; i++) {
+        const int rank = i == 0 ? -1 : 65537;
+        set_config("lora_rank", json_integer(rank));
+        c = sat_read_at(path);
+        CHECK_FAILS(sheaf_sat_lora_open(&lora, c), SHEAF_E_LAYOUT,
+                    textf("lora_rank | 1 to 65536 | %d", rank));
+        sheaf__catalog_free(c);
+    }
     set_config("lora_rank", json_null()); /* then the shapes say it */
     c = sat_read_at(path);
     want_defects(c, 0);
