@@ -63,6 +63,8 @@ TEST(test_plan__notes_name_settings_and_fields)
     CHECK_OK(sheaf_model_plan(&needs, &open, NULL));
     sheaf_needs_free(needs);
     check_said(&s, "without `data` every row is taken to have an image");
+    for (int i = 0; i < s.n; i++)
+        assert_null(strstr(s.text[i], "several")); /* which this family's rows have not */
 }
 
 TEST(test_plan__errors_name_settings_and_fields)

@@ -2,6 +2,7 @@
 #include "tests/check.h"
 
 #include "comm/grid.h"
+#include "tape/moments.h"
 #include "tape/trained.h"
 #include "base/status.h"
 #include "tests/devices/checked.h"
@@ -281,6 +282,30 @@ static sheaf_status *step(sheaf__trained_set *set, sheaf__trained *t[3])
     if (st == NULL)
         sheaf__trained_update(set, &how);
     return st;
+}
+
+/* Many of them are read piece by piece, and nothing behind them. */
+TEST(test_moments__are_finite_to_the_last)
+{
+    enum { MOST = 1 << 22 };
+    sheaf__context c = { .ranks = 1, .slices = 1, .own = { 0, 1 }, .dtype = SHEAF_F32 };
+    sheaf__trained_set *set;
+    sheaf__moments *m;
+    const int64_t n = MOST / 2 + 3;
+    float *x = calloc(MOST, sizeof *x);
+    assert_non_null(x);
+    CHECK_OK(sheaf__device_open(&c.device, &sheaf__cpu, 1, NULL, 0));
+    CHECK_OK(sheaf__trained_set_new(&set, &c));
+    set->moments_away = true;
+    set->folder = "/tmp";
+    CHECK_OK(sheaf__moments_new(&m, set));
+    x[n] = NAN;
+    assert_true(sheaf__moments_finite(m, x, n));
+    assert_false(sheaf__moments_finite(m, x, n + 1));
+    sheaf__moments_free(m);
+    sheaf__trained_set_free(set);
+    sheaf__device_close(c.device);
+    free(x);
 }
 
 /* Are masters and first moments of a slice those of a set that is not divided, and its weights

@@ -47,7 +47,7 @@ same "are the same" "$work/both" "$work/both2"
 runs "combined" 0 'combined' merge --adapter-only --combine cat "$step2" "$step4" "$work/cat"
 runs "by hand" 0 'combined' merge --adapter-only --combine cat "$run/exports/step-00000002" "$run/adapter" "$work/cat2"
 same "is the same" "$work/cat" "$work/cat2"
-runs "with a module that is saved whole" 0 . train "${flags[@]}" --steps 1 --out "$work/saved" --modules-to-save lm_head
+runs "with a module that is saved whole" 0 . train "${flags[@]}" --steps 1 --out "$work/saved" --modules-to-save lm_head --lr-scale 'lm_head*=2'
 runs "to peft" 0 . convert "$work/saved" "$work/saved.peft" --to peft
 same "with it" "$work/saved/adapter" "$work/saved.peft"
 runs "which goes on from there" 0 . train --model "$model" --data "$data" --steps 2 --micro-batch 1 --adapter "$work/saved/adapter" --out "$work/further"

@@ -191,8 +191,8 @@ runs "is refused" 3 'mini: .*the tensors of the model that is trained' train "${
 check "one that computes otherwise" sed -i 's/"rope_theta": [0-9.]*/"rope_theta": 20000.0/' "$work/copy/config.json"
 check "is another model" eval '! cmp "$model/config.json" "$work/copy/config.json"'
 runs "is refused, too" 3 'copy: config.json: .rope_theta.*expected: +10000, as of the model.*found: +20000' train "${data[@]}" --steps 1 --objective dpo --reference "$work/copy" --out "$work/no"
-sed -e 's/"rope_theta": 20000.0/"rope_theta": 10000.0/; s/"eos_token_id": 257/"eos_token_id": 258/; s/"max_position_embeddings": /&9/' -i "$work/copy/config.json"
-check "but for what ends a text and how long one may be" eval 'fresh one "${again[@]}" --reference "$work/copy" && equal one base'
+sed -e 's/"rope_theta": 20000.0/"rope_theta": 10000.0/; s/"eos_token_id": 257/"text_processor_version": "vqa", "eos_token_id": 258/; s/"max_position_embeddings": /&9/' -i "$work/copy/config.json"
+check "but for what ends a text, its template and how long one may be" eval 'fresh one "${again[@]}" --reference "$work/copy" && equal one base'
 check "and leaves nothing" test ! -e "$work/no"
 
 # ---- evaluation ----

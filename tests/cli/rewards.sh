@@ -439,4 +439,6 @@ for flags in "--max-new 80 --micro-batch 4 --accumulate 4" "--max-new 60 --micro
 done
 rank_0() { "$sheaf" plan --model "$model" "${sampled[@]}" --reward exact --max-new 30 --micro-batch 4 --accumulate 2 --json "$@" 2>/dev/null | grep -oE '"peak":[0-9]+' | head -n 1; }
 check "without data the same" test "$(rank_0 --seq 94)" = "$(rank_0 --data "$work/long.jsonl")" -a -n "$(rank_0 --seq 94)"
+runs "what a step leaves lies beside what the next one samples" 0 '"peak":438304768' plan --config "$SHEAF_SOURCE_ROOT/tests/data/configs/mini.json" \
+    --objective grpo --generations 16 --reward exact --max-new 30 --seq 600 --micro-batch 1 --accumulate 256 --threads 1 --json # else 2 MiB less
 finish

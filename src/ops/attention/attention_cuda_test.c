@@ -147,6 +147,7 @@ static const struct {
     { "few queries, a window, a cap and an odd head", 1, 2, 400, 1, 3, 19, 150, 1, 2, false, false,
       false },
     { "few queries of many heads", 1, 7, 129, 1, 9, 136, 0, 0, 0, true, true, false },
+    { "few queries, but of more rows than that", 1, 16, 129, 1, 5, 24, 0, 0, 0, true, true, false },
     { "few queries, 256 by head", 2, 16, 81, 2, 4, 256, 0, 0, 0, false, false, true },
     { "one query", 3, 1, 2100, 1, 1, 32, 0, 0, 0, false, true, false },
 };

@@ -198,6 +198,21 @@ TEST(test_quantise__flags_do_not_matter)
     assert_true(mean[0] != 0 && back[0][N - 1] != 0);
 }
 
+/* Which is read piece by piece. */
+TEST(test_rows__of_int8_may_be_long)
+{
+    enum { COLS = 2 * 4096 + 100 };
+    static float x[2 * COLS];
+    static uint8_t codes[2 * COLS];
+    float scb[2];
+    for (int i = 0; i < 2 * COLS; i++)
+        x[i] = (float)(i % 255 - 127);
+    sheaf__quantise_rows(codes, scb, x, SHEAF_F32, 2, COLS);
+    for (int i = 0; i < 2 * COLS; i++)
+        assert_true((int8_t)codes[i] == (int)x[i]);
+    assert_true(scb[0] == 127 && scb[1] == 127);
+}
+
 /* ---- boxes ---- */
 
 enum { ROWS = 13, COLS = 75, ALL = ROWS * COLS };
