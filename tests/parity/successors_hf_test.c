@@ -453,13 +453,13 @@ TEST(test_lora__runs_as_recorded)
 {
     static const char *const runs[] = { "lora", "lora_experts" };
     int ran = 0;
-    for (int m = 0; m < models; m++)
+    for (int m = 0; m < models; m += every(2))
         for (size_t i = 0; i < ARRAY_LEN(runs); i++)
             if (exists(in_dir(in_dir(model_dir[m], runs[i]), "log.json"))) {
                 check_lora(model_dir[m], runs[i]);
                 ran++;
             }
-    assert_true(ran >= models);
+    assert_true(ran >= models / every(2));
 }
 
 /* ---- greedy tokens ---- */
