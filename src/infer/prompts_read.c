@@ -2,6 +2,7 @@
 #include "base/base.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "data/data_sets.h"
 #include "data/json_items.h"
 #include "data/records.h"
 #include "data/record_pictures.h"
@@ -602,6 +603,20 @@ static sheaf_status *read_file(sheaf__prompts *p, const sheaf__codec *w,
                                                               : add_lines(p, w, from);
 }
 
+/* Training reads lists of files. */
+static sheaf_status *check_one(const char *data)
+{
+    sheaf__data_list list;
+    sheaf_status *st = NULL;
+    sheaf_status_free(sheaf__data_list_read(&list, data, true)); /* its weights do not matter */
+    if (list.count > 1)
+        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`data %s`", data),
+                                        "one file or folder of prompts to answer"),
+                         "%d", list.count);
+    sheaf__data_list_release(&list);
+    return st;
+}
+
 sheaf_status *sheaf__prompts_read(sheaf__prompts *out, const sheaf__codec *w,
                                   const sheaf_prompts_options *from)
 {
@@ -611,13 +626,13 @@ sheaf_status *sheaf__prompts_read(sheaf__prompts *out, const sheaf__codec *w,
                               "one of `prompt TEXT`, `tokens 1,2,3` and `data FILE`");
     if (from->nimages > 0 && from->text == NULL)
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`image`"), "a `prompt` that asks about it");
-    if (from->data != NULL && sheaf__ends_with(from->data, ".safetensors"))
-        return read_rows(out, w, from);
-    sheaf_status *st = from->data != NULL ? read_file(out, w, from)
-                       : from->tokens != NULL
-                           ? sheaf__prompts_add_list(out, from->tokens)
-                           : sheaf__prompts_add_text(out, w, from->text, from->system, from->images,
-                                                     from->nimages);
+    sheaf_status *st = from->data == NULL ? NULL : check_one(from->data);
+    if (st != NULL || (from->data != NULL && sheaf__ends_with(from->data, ".safetensors")))
+        return st != NULL ? st : read_rows(out, w, from);
+    st = from->data != NULL     ? read_file(out, w, from)
+         : from->tokens != NULL ? sheaf__prompts_add_list(out, from->tokens)
+                                : sheaf__prompts_add_text(out, w, from->text, from->system,
+                                                          from->images, from->nimages);
     if (st == NULL && out->count == 0)
         st = sheaf_found(
             sheaf_expected(sheaf_fail(SHEAF_E_DATA, "%s", from->data), "at least one prompt"),

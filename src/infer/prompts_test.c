@@ -139,6 +139,8 @@ TEST(test_prompts__from_the_command_line)
                 SHEAF_E_DATA, "259");
     CHECK_FAILS(sheaf__prompts_read(&p, &w, &(sheaf_prompts_options){ .text = "a", .tokens = "1" }),
                 SHEAF_E_ARG, "one of `prompt TEXT`");
+    CHECK_FAILS(sheaf__prompts_read(&p, &w, &(sheaf_prompts_options){ .data = "a,b:0.5" }),
+                SHEAF_E_ARG, "one file or folder of prompts");
     config.byte_vocab = false;
     CHECK_FAILS(sheaf__prompts_read(&p, &w, &(sheaf_prompts_options){ .text = "a" }),
                 SHEAF_E_UNSUPPORTED, "--tokens 1,2,3");
