@@ -113,7 +113,7 @@ static inline int same_open(void **state)
     for (int i = 0; i < same.devices; i++) {
         CHECK_OK(sheaf__device_open_of(&same.device[i], same_on[i].class,
                                        &(sheaf__reserved){ .unit = same_on[i].unit },
-                                       same_on[i].threads, NULL, 0));
+                                       same_on[i].threads, NULL, 4 * SMALL_DEVICE));
         CHECK_OK(sheaf__device_alloc((void **)&same.memory[i], same.device[i], SAME_BYTES,
                                      SHEAF_MEM_ACTIVATIONS));
         same.got[i] = malloc(SAME_BYTES);

@@ -41,11 +41,12 @@ static int open_devices(void **state)
     asked_device = sheaf__cpu;
     asked_device.run = note_products;
     setenv("SHEAF_EMULATED_GPU", gpus, 1);
-    CHECK_OK(sheaf__device_open(&here, &sheaf__cpu, 3, NULL, 0));
+    CHECK_OK(sheaf__device_open(&here, &sheaf__cpu, 3, NULL, 16 * SMALL_DEVICE));
     all_far = same_devices(ARRAY_LEN(on_far), on_far[ARRAY_LEN(on_far) - 1].unit);
     for (int d = 0; d < all_far; d++)
         CHECK_OK(sheaf__device_open_of(&far[d], on_far[d].class,
-                                       &(sheaf__reserved){ .unit = on_far[d].unit }, 3, NULL, 0));
+                                       &(sheaf__reserved){ .unit = on_far[d].unit }, 3, NULL,
+                                       16 * SMALL_DEVICE));
     return 0;
 }
 
