@@ -99,14 +99,15 @@ def facts(cls):
     own = said if isinstance(said, dict) else {}
     if said and (not own or any(not PLAIN.match(n) for pair in own.items() for n in pair)):
         return None
+    ties, first = dict(own), ""
     try:
         signal.alarm(30)
         model = made(cls)
         ties = dict(model.all_tied_weights_keys)
-        table = model.get_input_embeddings()
+        table = model.get_input_embeddings()  # which some classes lack
         first = next((n + ".weight" for n, m in model.named_modules() if m is table), "")
     except Exception:
-        ties, first = dict(own), ""
+        pass
     finally:
         signal.alarm(0)
     if not ties:
