@@ -61,8 +61,6 @@ static sheaf_status *open_scratch(sheaf__device *device)
             st = sheaf__no_memory("out of memory");
         if (st != NULL)
             return sheaf_in(st, "scratch of thread %d", i);
-        if (!device->class->counts) /* resident from the start: what is planned is what is used */
-            memset(device->scratch[i], 0, SHEAF__THREAD_SCRATCH);
     }
     return NULL;
 }

@@ -131,7 +131,11 @@ sheaf_status *sheaf__device_for(sheaf__device **out, const char *name, int rank,
     const sheaf__reserved of = { .unit = choice.unit[rank % choice.units],
                                  .mate = ranks == 1 ? &of.unit : choice.unit,
                                  .mates = ranks < choice.units ? ranks : choice.units };
-    return sheaf__device_open_of(out, choice.class, &of, threads, isa, 0);
+    st = sheaf__device_open_of(out, choice.class, &of, threads, isa, 0);
+    /* resident from the start: what is planned is what is used */
+    for (int i = 0; i < threads && st == NULL && !choice.class->counts; i++)
+        memset((*out)->scratch[i], 0, SHEAF__THREAD_SCRATCH);
+    return st;
 }
 
 sheaf_status *sheaf__device_left(size_t *bytes, int *unit, const char *name, int rank)
