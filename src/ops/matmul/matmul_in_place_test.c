@@ -26,7 +26,7 @@ static void check_random(const char *name, sheaf__product *job, int64_t terms, k
 
 TEST(test_product__gradients_of_factors_equal_the_reference)
 {
-    for (int i = 0; i < 2 * 66; i += every(5)) {
+    for (int i = 0; i < 2 * 66; i += every(7)) {
         const bool of_a = i % 2 == 0; /* [rank, in], else [out, rank] */
         const int64_t rank = of_a ? 1 + i / 2 : 1 + i / 2 % 33;
         const bool full = rank % 16 == 0; /* chains that fill their room */
@@ -75,7 +75,7 @@ TEST(test_product__sliced_gradients_equal_the_reference)
 TEST(test_product__thin_ones_equal_the_reference)
 {
     static const int64_t heights[] = { 1, 9, 10, 11, 100, 159, 160, 161, 175, 330, 650 };
-    for (int i = 0; i < 3 * 20; i += every(5)) {
+    for (int i = 0; i < 3 * 20; i += every(7)) {
         const int64_t m = one_of(heights, ARRAY_LEN(heights)), n = 1 + i / 3;
         const sheaf_dtype type = i % 3 == 0 ? SHEAF_BF16 : SHEAF_F32;
         const kind kind = i % 7 == 0 ? SPECIAL : i % 7 == 1 ? TINY : ORDINARY;

@@ -247,7 +247,7 @@ static void random_sliced(sliced *s, int64_t m, int64_t n, int64_t most_k, int s
 
 TEST(test_product__slices_terms_and_endings_equal_the_reference)
 {
-    for (int i = 0; i < 250; i += every(7)) {
+    for (int i = 0; i < 250; i += every(13)) {
         sliced s;
         random_sliced(&s, 1 + below(40), 1 + below(80), i % 5 ? 60 : 600, 1 << below(5), ORDINARY);
         random_ending(&s.job, ORDINARY);
@@ -260,7 +260,7 @@ TEST(test_product__slices_terms_and_endings_equal_the_reference)
 
 TEST(test_product__special_and_tiny_values_equal_the_reference)
 {
-    for (int i = 0; i < 160; i += every(3)) {
+    for (int i = 0; i < 160; i += every(7)) {
         sliced s;
         const kind kind = i % 2 ? SPECIAL : TINY;
         random_sliced(&s, 1 + below(30), 1 + below(70), 40, 1 << below(4), kind);
