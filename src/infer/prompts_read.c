@@ -603,7 +603,7 @@ static sheaf_status *read_file(sheaf__prompts *p, const sheaf__codec *w,
                                                               : add_lines(p, w, from);
 }
 
-/* Training reads lists of files. */
+/* Only training reads a list of files. */
 static sheaf_status *check_one(const char *data)
 {
     sheaf__data_list list;
@@ -627,8 +627,10 @@ sheaf_status *sheaf__prompts_read(sheaf__prompts *out, const sheaf__codec *w,
     if (from->nimages > 0 && from->text == NULL)
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`image`"), "a `prompt` that asks about it");
     sheaf_status *st = from->data == NULL ? NULL : check_one(from->data);
-    if (st != NULL || (from->data != NULL && sheaf__ends_with(from->data, ".safetensors")))
-        return st != NULL ? st : read_rows(out, w, from);
+    if (st != NULL)
+        return st;
+    if (from->data != NULL && sheaf__ends_with(from->data, ".safetensors"))
+        return read_rows(out, w, from);
     st = from->data != NULL     ? read_file(out, w, from)
          : from->tokens != NULL ? sheaf__prompts_add_list(out, from->tokens)
                                 : sheaf__prompts_add_text(out, w, from->text, from->system,

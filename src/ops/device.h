@@ -224,8 +224,8 @@ sheaf_status *sheaf__device_present(const char *name);
  * (of those that are not here: that of the latest); false: they have none. */
 bool sheaf__device_native(sheaf_sums *out, const char *name);
 /* sheaf__device_for - opens one of those of the name for rank `rank` of a machine: rank r has
- * number r modulo how many there are. `ranks`: of this process, from 0 on; 1: this one alone. Else
- * as sheaf__device_open(). */
+ * number r modulo how many there are. `ranks`: of this process, from 0 on; 1: this one alone. All
+ * of its scratch is resident. Else as sheaf__device_open(). */
 sheaf_status *sheaf__device_for(sheaf__device **out, const char *name, int rank, int ranks,
                                 int threads, const char *isa);
 /* sheaf__device_left - number and free memory of the device that this rank would get. SIZE_MAX: its

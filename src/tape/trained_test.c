@@ -284,7 +284,7 @@ static sheaf_status *step(sheaf__trained_set *set, sheaf__trained *t[3])
     return st;
 }
 
-/* Many of them are read piece by piece, and nothing behind them. */
+/* Many moments are read piece by piece, and nothing behind them. */
 TEST(test_moments__are_finite_to_the_last)
 {
     enum { MOST = 1 << 22 };

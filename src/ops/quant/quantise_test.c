@@ -198,7 +198,7 @@ TEST(test_quantise__flags_do_not_matter)
     assert_true(mean[0] != 0 && back[0][N - 1] != 0);
 }
 
-/* Which is read piece by piece. */
+/* A long row is read piece by piece. */
 TEST(test_rows__of_int8_may_be_long)
 {
     enum { COLS = 2 * 4096 + 100 };
