@@ -345,7 +345,7 @@ static size_t pinned_bytes(const sheaf__device *device, sheaf_transport transpor
     return a > b ? a : b;
 }
 
-enum { OF_TENSOR = 13952 }; /* see host_bytes() */
+enum { OF_TENSOR = 10240 }; /* see host_bytes() */
 
 static sheaf_status *plan_rank(sheaf_plan_rank *out, sheaf_plan *plan, records *trained,
                                const sheaf__job *job, int rank)
