@@ -195,7 +195,7 @@ static void each(const char *expressions, bool refused)
             *rest = '\0';
             rest += 2;
         }
-        if (count++ % every(4) != 0)
+        if ((count++ + every(3)) % in_soak(1, 4) != 0) /* of each build another quarter */
             continue;
         sheaf_status *st = repeat(one);
         if (refused ? st == NULL || strstr(sheaf_status_where(st), "more than") == NULL

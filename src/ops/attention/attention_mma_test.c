@@ -194,7 +194,7 @@ TEST(test_attention__kernels_end_chains)
         bool full;
     } row[] = {
         { "many keys", 18, 4200, 2, 4, 0, true },    { "one query", 1, 8200, 3, 20, 0, false },
-        { "many queries", 4150, 34, 2, 4, 0, true }, { "both", 4400, 4400, 2, 2, 24, false },
+        { "both", 4400, 4400, 2, 2, 24, false },     { "many queries", 4150, 34, 2, 4, 0, true },
         { "the last 30", 30, 4200, 1, 4, 0, false },
     };
     for (size_t i = 0; i < ARRAY_LEN(row); i += (size_t)every(3)) {

@@ -372,7 +372,7 @@ static void check_same(const form *f, const sheaf__product *job, const sheaf__pr
 TEST(test_quant__products_are_the_same)
 {
     static const sheaf_dtype types[] = { SHEAF_BF16, SHEAF_BF16, SHEAF_F32, SHEAF_F16 };
-    for (int i = 0; i < in_soak(300, 126 / every(6)); i++) {
+    for (int i = 0; i < in_soak(300, 126 / every(9)); i++) {
         const sheaf_dtype dtype = types[i % 4];
         const int64_t m = i % 3 == 0 ? 1 + below(40) : 1 + below(5),
                       n = below(3) ? 1 + below(300) : 16 * (1 + below(20));
@@ -466,7 +466,7 @@ TEST(test_quant__groups_are_summed_by_the_rule)
                                           SHEAF__UINT4 };
     static const int64_t blocks[] = { 0, 16, 32, 48, 64, 128, 256, 320, 4096 };
     const unsigned before = sheaf__mode();
-    for (int i = 0; i < 120; i += every(7)) {
+    for (int i = 0; i < 120; i += every(11)) {
         const sheaf_sums sums = below(2) ? SHEAF_SUMS_GROUPS : SHEAF_SUMS_TILES_GROUPS;
         form f = { .q = { .codes = codes[i % 5],
                           .grouping = i % 2 ? SHEAF__GROUPS_OF_ROW : SHEAF__GROUPS_FLAT,
@@ -512,7 +512,7 @@ TEST(test_quant__few_rows_heed_the_edges)
     static const sheaf__codes codes[] = { SHEAF__INT4, SHEAF__NF4, SHEAF__FP4, SHEAF__E2M1 };
     static const sheaf_sums orders[] = { SHEAF_SUMS_GROUPS, SHEAF_SUMS_PAIRS,
                                          SHEAF_SUMS_TILES_GROUPS };
-    for (int i = 0; i < 36; i++) {
+    for (int i = 0; i < 36; i += every(5)) {
         const form f = { .q = { .codes = codes[i / 2 % 4],
                                 .grouping = SHEAF__GROUPS_OF_ROW,
                                 .block = 64,
