@@ -401,8 +401,7 @@ TEST(test_products__few_rows_meet_many_narrow_layers)
     static sheaf__term term[LAYERS];
     static const sheaf_dtype types[] = { SHEAF_F32, SHEAF_BF16, SHEAF_F16 };
     static const int64_t rows[] = { 1, 3, 8, 14, 15 };
-    for (size_t i = 0; i < ARRAY_LEN(types) * ARRAY_LEN(rows);
-         i += (size_t)every(4)) {
+    for (size_t i = 0; i < ARRAY_LEN(types) * ARRAY_LEN(rows); i += (size_t)every(4)) {
         const sheaf_dtype type = types[i % ARRAY_LEN(types)];
         const int64_t m = rows[i / ARRAY_LEN(types)], k = 250 + below(300);
         for (int j = 0; j < LAYERS; j++) {
