@@ -70,12 +70,12 @@ check "a failure of another process names it" grep -q "^sheaf: rank 1 on $(hostn
 check "once" test "$(grep -c '^sheaf: ' "$work/log")" = 1
 absent "and leaves nothing" "$work/apart"
 
-# One of them cannot write.
+# One of them cannot write. UCX has its own files in memory, but for its older kind.
 cat >"$work/small" <<'END'
 [ "${OMPI_COMM_WORLD_RANK:-}${PMI_RANK:-}" != 1 ] || ulimit -f 4
 exec "$@"
 END
-ranks 2 bash "$work/small" "$sheaf" train --model "$work/odd" "${flags[@]}" --steps 1 --tp 2 --transport mpi --out "$work/unsaved" >"$work/log" 2>&1
+UCX_TLS=self,sysv ranks 2 bash "$work/small" "$sheaf" train --model "$work/odd" "${flags[@]}" --steps 1 --tp 2 --transport mpi --out "$work/unsaved" >"$work/log" 2>&1
 check "a failure while all save names its rank, and no other" bash -c 'grep "^sheaf: " "$0"; grep "^sheaf: " "$0" | grep -q "^sheaf: rank 1 on $1: saving step 1: $2/unsaved/checkpoints/.*: claiming space$" && grep -q "found:  *File too large" "$0"' \
     "$work/log" "$(hostname)" "$work"
 
