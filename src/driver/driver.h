@@ -14,7 +14,7 @@ enum { DRIVER_DONE = 0, DRIVER_NO = 1, DRIVER_USAGE = 2, DRIVER_FAILED = 3, DRIV
 
 /* The variable that names a file in the environment of processes that launch.h started: the first
  * byte is the signal by which that one was asked to stop, and a process that has reported why
- * the run cannot go on removes it: an mpirun may wait for ever for its own process on a host that
+ * the run does not go on removes it: an mpirun may wait for ever for its own process on a host that
  * is gone. On other hosts than that of launch.h the file does not exist. */
 #define DRIVER_NOTE "SHEAF_LAUNCHED"
 
@@ -82,7 +82,7 @@ int driver_answer(driver *d, sheaf_status *st, bool yes);
 int driver_exit_code(const sheaf_status *st);
 /* driver_is_launched - did launch.h start this process? */
 bool driver_is_launched(void);
-/* driver_give_up - this process has reported why the run cannot go on: see DRIVER_NOTE. */
+/* driver_give_up - this process has reported why the run does not go on: see DRIVER_NOTE. */
 void driver_give_up(void);
 /* driver_error_json, driver_error_text - its text as driver_report() prints it. The caller frees
  * it; NULL: no memory. */

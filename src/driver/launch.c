@@ -312,11 +312,13 @@ static sheaf_status *no_mpirun(const launcher *l)
 }
 
 /* mpirun ends with the code of a process that failed; a code that sheaf does not have means
- * only that. `explained`: a process has reported why the run cannot go on. */
+ * only that. `explained`: a process has reported why the run cannot go on; Hydra, when it passed on
+ * a signal, may end with 0 all the same. */
 static sheaf_status *conclude(ending *out, int status, bool ended, bool explained,
                               const launcher *l)
 {
-    const int code = ended && WIFEXITED(status) ? WEXITSTATUS(status) : DRIVER_AGAIN + 1;
+    const int said = ended && WIFEXITED(status) ? WEXITSTATUS(status) : DRIVER_AGAIN + 1,
+              code = said == DRIVER_DONE && explained ? DRIVER_FAILED : said;
     const bool known = code <= DRIVER_FAILED && (l->names == NULL || code != DRIVER_NO);
     out->code = known ? code : DRIVER_FAILED;
     out->again = !known && !out->stopped;

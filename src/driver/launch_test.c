@@ -100,7 +100,8 @@ static void test_launch__begins_again_what_may_pass(void **state)
     }
 }
 
-/* The words that an mpirun gets; a script of its name writes them down, and ends with 3. */
+/* The words that an mpirun gets; a script of its name writes them down, and ends with 3, or as
+ * Hydra may where a process has reported a stop. */
 static void test_launch__gives_mpirun_its_words(void **state)
 {
     static const struct {
@@ -123,7 +124,8 @@ static void test_launch__gives_mpirun_its_words(void **state)
     driver_launch_options o = { .processes = 2, .argc = 3, .argv = argv };
     for (int i = 0; i < 2; i++) {
         const char *name = at(i == 0 ? "mpirun.openmpi" : "mpirun.mpich");
-        put(name, "#!/bin/sh\necho \"${0##*.}\" \"$@\" >\"${0%/*}/words\"\nexit 3\n");
+        put(name, textf("#!/bin/sh\necho \"${0##*.}\" \"$@\" >\"${0%%/*}/words\"\n%s\n",
+                        i == 0 ? "exit 3" : "rm \"$SHEAF_LAUNCHED\""));
         assert_int_equal(chmod(name, 0700), 0);
     }
     snprintf(path, sizeof path, "%s:%s", scratch.dir, before);

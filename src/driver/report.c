@@ -149,6 +149,8 @@ static void send_to_others(const driver *d, const sheaf_status *st)
 int driver_answer(driver *d, sheaf_status *st, bool yes)
 {
     int code = st != NULL ? driver_exit_code(st) : yes ? DRIVER_DONE : DRIVER_NO;
+    const bool stopped = st != NULL && sheaf_status_code(st) == SHEAF_E_STOPPED &&
+                         sheaf__all_first(driver_all(d)); /* the others may still read the note */
     driver_progress_end(d);
     if (!d->helped)
         send_to_others(d, st);
@@ -172,11 +174,11 @@ int driver_answer(driver *d, sheaf_status *st, bool yes)
             sheaf__print(d->err, "sheaf: %s\n  found:    %s\n", output, strerror(errno));
         code = DRIVER_FAILED;
     }
-    if (code != DRIVER_DONE && is_awaited(d)) {
+    const bool awaited = code != DRIVER_DONE && is_awaited(d);
+    if (stopped || awaited)
         driver_give_up();
-        if (sheaf__launcher_is_hydra()) /* it leaves the others alone when one ends with a code */
-            raise(SIGKILL);
-    }
+    if (awaited && sheaf__launcher_is_hydra())
+        raise(SIGKILL); /* it leaves the others alone when one ends with a code */
     return code;
 }
 

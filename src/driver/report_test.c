@@ -103,6 +103,26 @@ TEST(test_report__an_answer_reaches_its_streams)
     }
 }
 
+/* A stop ends the run for the one that launched it, whatever code its mpirun has; other errors do
+ * where ranks wait. */
+TEST(test_report__a_stop_is_noted)
+{
+    for (int stops = 0; stops < 2; stops++) {
+        driver d = { .helped = false };
+        put(at("note"), "");
+        setenv(DRIVER_NOTE, at("note"), 1);
+        d.out = fopen("/dev/null", "we");
+        d.err = fopen("/dev/null", "we");
+        const int code =
+            driver_answer(&d, sheaf_fail(stops ? SHEAF_E_STOPPED : SHEAF_E_DATA, "a"), true);
+        unsetenv(DRIVER_NOTE);
+        fclose(d.out);
+        fclose(d.err);
+        assert_int_equal(code, DRIVER_FAILED);
+        assert_int_equal(access(at("note"), F_OK) == 0, !stops);
+    }
+}
+
 /* A process that is not the first prints nothing, but for what the first cannot know. */
 TEST(test_report__only_the_first_process_speaks)
 {
@@ -120,3 +140,5 @@ TEST(test_report__only_the_first_process_speaks)
     free(err);
     driver_release(&d);
 }
+
+FIXTURE(make_scratch, remove_scratch);
