@@ -58,10 +58,9 @@ begin() { # begin FLAG...: a chat of two processes, whose input is 9, and its fi
     check "an answer to a pipe" waits test -s "$work/stdout"
 }
 
-# A process that is killed while all wait for a line: with Hydra the child of one that waits for it.
+# A process that is killed while all wait for a line.
 begin --max-new 3
-member() { grep -lzxE "(OMPI_COMM_WORLD_RANK|PMI_RANK)=1" /proc/[0-9]*/environ 2>/dev/null | grep -oE '[0-9]+' | while read -r p; do grep -qzxF "$work/vlm" "/proc/$p/cmdline" && echo "$p"; done | sort -n | tail -n 1; }
-kill -KILL "$(member)"
+kill -KILL "$(process_of 1 "$work/vlm")"
 wait $caller
 check "one that is killed ends the chat" test $? != 0 # the code is mpirun's
 check "which is told once" test "$(grep -c "^sheaf: " "$work/stderr")" = 1

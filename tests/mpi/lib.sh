@@ -9,3 +9,10 @@ mpirun=$(command -v "mpirun.$mpi" || command -v mpirun)
 
 # ranks N COMMAND...: the command as N processes, for two minutes at most.
 ranks() { local n=$1; shift; timeout 120 "$mpirun" -n "$n" "$@"; }
+
+# process_of RANK WORD: the process of that rank whose command has WORD; with Hydra it is the child of one that waits for it and
+# hears no signal.
+process_of() {
+    grep -lszxE "(OMPI_COMM_WORLD_RANK|PMI_RANK)=$1" /proc/[0-9]*/environ | grep -oE '[0-9]+' |
+        while read -r p; do grep -qszxF "$2" "/proc/$p/cmdline" && echo "$p"; done | sort -n | tail -n 1
+}

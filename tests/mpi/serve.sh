@@ -62,8 +62,6 @@ ends() { # ends NAME CODE SIGNAL PROCESS...
     wait "$server" || code=$?
     check "$name" test "$code" -eq "$wanted"
 }
-# of_serving RANK [MODEL]: its process, with Hydra the child of one that waits for it and hears no signal.
-of_serving() { grep -lszxF serve /proc/[0-9]*/cmdline | grep -oE '[0-9]+' | while read -r p; do grep -qszxF "${2:-$bytes}" "/proc/$p/cmdline" && grep -qszxE "(OMPI_COMM_WORLD_RANK|PMI_RANK)=$1" "/proc/$p/environ" && echo "$p"; done | sort -n | tail -n 1; }
 left() { ! pgrep -f -- "serve .*$work" >"$work/left"; }
 
 starts "one rank" "$sheaf" serve "$bytes" --adapter "$work/learned" --batch 3
@@ -74,12 +72,12 @@ check "a text ended one" grep -q '"finish_reason": "stop"' "$work/one/1"
 starts "two processes" "$mpirun" -n 2 "$sheaf" serve "$bytes" --adapter "$work/learned" --batch 3 --tp 2 --transport mpi
 asked "$work/two"
 same "two processes: the replies of one rank" "$work/one" "$work/two"
-busy() { local t p; p=$(of_serving 1); t=$(awk '{ print $14 + $15 }' "/proc/$p/stat"); sleep 2; echo $(($(awk '{ print $14 + $15 }' "/proc/$p/stat") - t)); }
+busy() { local t p; p=$(process_of 1 "$bytes"); t=$(awk '{ print $14 + $15 }' "/proc/$p/stat"); sleep 2; echo $(($(awk '{ print $14 + $15 }' "/proc/$p/stat") - t)); }
 check "one that waits hardly computes" test "$(busy)" -lt 20 # hundredths of a second, of two
 curl -s --max-time 60 -N -H 'Content-Type: application/json' -d '{"prompt": "long", "max_tokens": 400, "temperature": 1, "seed": 1, "stream": true}' "$url/v1/completions" >"$work/long" &
 reader=$!
 check "a long answer has begun" waits grep -q '"text"' "$work/long"
-kill -TERM "$(of_serving 1)" # the other process: the first hears of it
+kill -TERM "$(process_of 1 "$bytes")" # the other process: the first hears of it
 wait "$server"
 check "a request to stop, to any process, ends all with 0" test $? -eq 0
 wait $reader
@@ -101,16 +99,16 @@ seen "$work/both"
 same "two that see: the replies of one rank" "$work/alone" "$work/both"
 check "about a picture" grep -q '"content": ' "$work/both/picture"
 end=(USR2 "$server") # which Open MPI's mpirun passes on, and Hydra dies of
-[ "$mpi" = openmpi ] || end=(TERM "$(of_serving 0 "$work/vlm")")
+[ "$mpi" = openmpi ] || end=(TERM "$(process_of 0 "$work/vlm")")
 ends "they end" 0 "${end[@]}"
 
 starts "two of which one fails once" "$mpirun" -n 2 "$faulty" serve "$bytes" --tp 2 --transport mpi --inject 1:sum:60:fail
 body='{"prompt": "abc", "max_tokens": 12, "temperature": 0}'
 replies "a failure in another process is that of one request" 500 'rank 1 on .*no memory' -H 'Content-Type: application/json' -d "$body" "$url/v1/completions"
 replies "the next is answered" 200 '"completion_tokens": 12' -H 'Content-Type: application/json' -d "$body" "$url/v1/completions"
-ends "both end" 0 TERM "$(of_serving 0)"
+ends "both end" 0 TERM "$(process_of 0 "$bytes")"
 starts "two more" "$mpirun" -n 2 "$sheaf" serve "$bytes" --tp 2 --transport mpi
-kill -KILL "$(of_serving 1)"
+kill -KILL "$(process_of 1 "$bytes")"
 wait "$server"
 check "one that is killed while all wait ends them" test $? -ne 0
 check "which is told once" test "$(grep -c '^sheaf: ' "$work/notes")" = 1
