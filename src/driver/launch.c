@@ -312,8 +312,8 @@ static sheaf_status *no_mpirun(const launcher *l)
 }
 
 /* mpirun ends with the code of a process that failed; a code that sheaf does not have means
- * only that. `explained`: a process has reported why the run cannot go on; Hydra, when it passed on
- * a signal, may end with 0 all the same. */
+ * only that. `explained`: a process has reported why the run does not go on; Hydra, when it passed
+ * on a signal, may end with 0 all the same. */
 static sheaf_status *conclude(ending *out, int status, bool ended, bool explained,
                               const launcher *l)
 {
