@@ -95,11 +95,12 @@ static sheaf_status *by_way_of(sheaf_weights_convert_report *r,
     next.adapter = e.adapter && !alone ? between : NULL;
     next.base = alone ? e.base : NULL;
     next.config = e.adapter ? e.config : NULL;
+    next.step = how->step > 0 ? how->step : e.step;
     TRY(st, !e.adapter || to->own_lora || alone ? sheaf_convert(r, &next)
             : one_file                          ? merge_first(r, how, &e, between, &names)
                                                 : merge_step(r, &next, &e, between));
     sheaf__run_export_status(&names, st);
-    r->step = e.step;
+    r->step = next.step;
     sheaf__output_abandon(beside);
     sheaf__run_export_result_release(&e);
     free(between);

@@ -83,13 +83,15 @@ static sheaf_status *write_whole(sheaf_weights_merge_report *r, const char *path
 {
     sheaf__run_export_result e = { 0 };
     if (how->nadapters > 1 || how->combine != NULL || how->mode != SHEAF_MERGE_ROUND_ONCE ||
-        how->dtype != SHEAF_BOOL || how->requantize) {
+        how->dtype != SHEAF_BOOL || how->requantize || how->quantize != SHEAF_QUANTIZE_NONE ||
+        (how->to != NULL && strcmp(how->to, "hf") != 0)) {
         sheaf_status *st =
             sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", path),
-                           "an adapter, for more than one, for `combine`, `as-peft`, `dtype` and "
-                           "`requantize`");
+                           "an adapter, for more than one, for `combine`, `as-peft`, `dtype`, "
+                           "`quantize`, `requantize` and `to sat`");
         return sheaf_try_this(sheaf_found(st, "a checkpoint that holds whole tensors"),
-                              "merge it alone; sheaf convert changes the dtype");
+                              "merge it alone; sheaf convert changes the dtype and writes SAT's "
+                              "form");
     }
     sheaf_status *st = sheaf__run_export(&e, &(sheaf__run_export_options){ .path = path,
                                                                            .base = how->base,

@@ -130,6 +130,10 @@ for method in head full; do
     same "is the same" "$work/half" "$work/half2"
     runs "$method is no adapter" 2 'a run of method lora.*one that trained whole tensors.*try: +--to hf' convert "$step4" "$work/none" --to peft
     runs "nor one of several" 2 'a checkpoint that holds whole tensors' merge "$model" "$step4" "$work/lora/adapter" "$work/none"
+    for how in "--to sat" "--quantize nf4"; do
+        # shellcheck disable=SC2086
+        runs "merge writes it in Hugging Face's form alone" 2 'an adapter, for .*a checkpoint that holds whole tensors' merge "$model" "$step4" "$work/none" $how
+    done
 done
 
 # ---- what a killed run left out ----
@@ -142,14 +146,15 @@ same "and has all" "$work/left/exports/step-00000004" "$work/left/adapter"
 runs "a CogVLM" 0 . init cogvlm-tiny "$work/vlm" --seed 3 --dtype bfloat16
 for method in lora head; do
     run=$work/cog-$method
-    runs "CogVLM, $method" 0 . train --model "$work/vlm" --data "$work/caps" --out "$run" --steps 1 --method $method --micro-batch 1
+    runs "CogVLM, $method" 0 . train --model "$work/vlm" --data "$work/caps" --out "$run" --steps 2 --method $method --micro-batch 1
     rm -rf "$work/sat" "$work/sat2"
-    runs "to SAT in two" 0 . convert "$run/checkpoints/step-00000001" "$work/sat" --to sat --tp 2
+    runs "to SAT in two" 0 . convert "$run/checkpoints/step-00000002" "$work/sat" --to sat --tp 2
+    check "of its step" grep -qx 2 "$work/sat/latest"
     if [ $method = lora ]; then
-        runs "by hand" 0 . convert "$work/vlm" "$work/sat2" --to sat --tp 2 --adapter "$run/adapter"
+        runs "by hand" 0 . convert "$work/vlm" "$work/sat2" --to sat --tp 2 --step 2 --adapter "$run/adapter"
         runs "LoRA that is not merged makes another model" 1 'matrix_A.0: only in B' diff "$work/vlm" "$work/sat2"
     else
-        runs "by hand" 0 . convert "$run/model" "$work/sat2" --to sat --tp 2
+        runs "by hand" 0 . convert "$run/model" "$work/sat2" --to sat --tp 2 --step 2
     fi
     for part in 00 01; do
         check "part $part is the same" sh -c "cmp \$(find '$work/sat' -name mp_rank_$part*) \$(find '$work/sat2' -name mp_rank_$part*)"
