@@ -139,8 +139,17 @@ sheaf_status *sheaf__dialogue_picture(sheaf__dialogue *d, const char *path, int6
     char *image = NULL;
     if (path == NULL)
         return take_back(d, number);
-    if (d->codec->placed)
-        return add_look(d, path, number);
+    if (d->codec->placed) {
+        sheaf_status *st = NULL;
+        if (d->shown.count > 0 && sheaf__family_for(config)->image.most == 1) {
+            st = load_picture(&picture, config, path); /* else the other one stays */
+            free(picture);
+            if (st == NULL)
+                sheaf__dialogue_reset(d);
+            TRY(st, take_back(d, number));
+        }
+        return TRY(st, add_look(d, path, number));
+    }
     if (!d->codec->images)
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", path),
                                           "no image: %s has no vision tower",

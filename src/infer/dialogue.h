@@ -32,9 +32,10 @@ typedef struct sheaf__dialogue {
 } sheaf__dialogue;
 
 /* sheaf__dialogue_picture - replaces the picture and clears the conversation except for the system
- * message; placed: adds a picture and clears nothing. path NULL: no picture; placed: removes those
- * that wait. `number` is the picture's (sheaf__prompt.look). On failure nothing changes. Errors:
- * those of the picture; SHEAF_E_ARG if there is none to remove. */
+ * message; placed, if the model
+ * reads more than one: adds a picture and clears nothing. path NULL: no picture; placed: removes
+ * those that wait. `number` is the picture's (sheaf__prompt.look). On failure nothing changes.
+ * Errors: those of the picture; SHEAF_E_ARG if there is none to remove. */
 sheaf_status *sheaf__dialogue_picture(sheaf__dialogue *d, const char *path, int64_t number);
 /* sheaf__dialogue_system - sets the system message, or none (NULL or empty), and clears the
  * conversation. Errors: SHEAF_E_UNSUPPORTED for a template without a place for it. */

@@ -53,7 +53,7 @@ static sheaf_status *check_save(const char *path, const char *load)
 static sheaf_status *take_files(sheaf_chat *c, const sheaf_chat_options *o)
 {
     sheaf_status *st = o->load == NULL ? NULL : sheaf_in(sheaf_chat_load(c, o->load), "`load`");
-    if (st == NULL && o->nimages > 1 && !c->codec.placed)
+    if (st == NULL && o->nimages > 1 && sheaf__family_for(c->codec.config)->image.most == 1)
         st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "`image`"),
                                         "one: %s reads no more in a conversation",
                                         sheaf_family_name(c->codec.config->family)),

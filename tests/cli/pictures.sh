@@ -126,8 +126,17 @@ echo '{"messages": [{"role": "user", "content": "<image>"}, {"role": "assistant"
 runs "a talk that lacks its picture" 3 'load: none.json: message 1.*a picture for .<image>.*none.*try: ' chat --model omnilmm-tiny.model --load none.json
 runs "a model of text" 0 . init mini "$work/mini"
 runs "has no eyes" 3 'no vision tower' generate --model "$work/mini" --prompt a --image "$work/rgb8.png"
-runs "a CogVLM" 0 . init cogvlm-tiny "$work/cog"
-for verb in "generate --prompt a" chat; do
-    runs "$verb: reads one" 3 'image.*expected: one: cogvlm reads no more' $verb --model "$work/cog" --image "$work/rgb8.png" --image "$work/420.jpg"
+for model in cogvlm-tiny glm4v-tiny; do
+    runs "$model" 0 . init $model "$work/$model"
+    for verb in "generate --prompt a" chat; do
+        runs "$model: $verb: reads one" 3 'image.*expected: one: .* reads no more' $verb --model "$work/$model" --image "$work/rgb8.png" --image "$work/420.jpg"
+    done
+    for talk in "/image rgb8.png|What?|/image none.jpg|And?|/image 420.jpg|What?" "/image 420.jpg|What?"; do
+        tr '|' '\n' <<<"$talk" | "$sheaf" chat --model "$work/$model" --greedy --max-new 4 --logprobs 1 --json 2>/dev/null |
+            grep -oE '"(tokens|logprobs)":[^"]*' >"$work/said"
+        [[ $talk != *none* ]] || cp "$work/said" "$work/long"
+    done
+    check "$model: where a picture is missing, the one before stays" test "$(grep -c tokens "$work/long")" = 3
+    same "$model: another picture begins anew" "$work/said" <(tail -n 2 "$work/long")
 done
 finish
