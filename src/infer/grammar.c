@@ -45,8 +45,8 @@ struct sheaf__grammar {
     int64_t most_states;
     int32_t set[MOST_WAYS]; /* that is being made */
     int32_t n, age, walks;
-    int32_t *path; /* [longest token + 1] states */
-    bool failed, many;
+    int32_t *path;              /* [longest token + 1] states */
+    bool failed, many, dropped; /* dropped: some byte led to too many ways, which are none */
 };
 
 /* ---- tables ---- */
@@ -394,7 +394,8 @@ static int32_t step(sheaf__grammar *g, int32_t from, unsigned char byte)
         else if (c->op == SHEAF__G_BYTE ? byte == c->byte : byte == ' ' || byte == '\t')
             follow(g, f.at + 1, f.count, f.back);
     }
-    const int32_t to = g->many ? 0 : state_number(g); /* too many ways are none */
+    const int32_t to = g->many ? 0 : state_number(g);
+    g->dropped = g->dropped || g->many;
     g->many = false;
     return g->state[from].next[byte] = to;
 }
@@ -436,13 +437,17 @@ static void begin(sheaf__grammar *g)
     state_number(g);
 }
 
+static sheaf_status *too_many(void)
+{
+    return sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "the schema"),
+                          "at most %d ways to go on with an answer", MOST_WAYS);
+}
+
 static sheaf_status *check(sheaf__grammar *g)
 {
     if (g->failed)
         return sheaf__no_memory("the form of an answer");
-    return g->many ? sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "the schema"),
-                                    "at most %d ways to go on with an answer", MOST_WAYS)
-                   : NULL;
+    return g->many ? too_many() : NULL;
 }
 
 sheaf_status *sheaf__grammar_open(sheaf__grammar **out, const sheaf__answer_form *form)
@@ -573,8 +578,10 @@ static void walk(sheaf__grammar *g, int32_t from, uint32_t *mask)
     }
 }
 
-static sheaf_status *no_way(void)
+static sheaf_status *no_way(const sheaf__grammar *g)
 {
+    if (g->dropped)
+        return too_many();
     return sheaf_try_this(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "the answer"),
                                          "a token that continues it as the schema has it"),
                           "a schema that some value satisfies, in characters that the model's "
@@ -624,5 +631,5 @@ sheaf_status *sheaf__grammar_mask(float *logits, int64_t vocab, sheaf__grammar *
             logits[stop[i]] = ends[i];
             any = any || complete;
         }
-    return any ? NULL : no_way();
+    return any ? NULL : no_way(g);
 }

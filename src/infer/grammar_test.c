@@ -434,6 +434,37 @@ TEST(test_grammar__what_is_not_followed_is_refused_by_name)
     }
 }
 
+/* Properties that may be left out are ways to go on, all of them at once. */
+TEST(test_grammar__the_most_properties_that_may_be_left_out)
+{
+    sheaf__token_bytes tokens;
+    sheaf__codec codec;
+    open_tokens(&tokens, &codec, "bytes");
+    for (int n = 317; n <= 318; n++) {
+        sheaf_text schema = { 0 };
+        sheaf__grammar *g = NULL;
+        sheaf__grammar_place place = { 0 };
+        float logits[512] = { 0 };
+        const int32_t brace = '{';
+        bool over;
+        sheaf__text_add(&schema, "{\"properties\": {\"0\": true");
+        for (int i = 1; i < n; i++)
+            sheaf__text_add(&schema, ", \"%d\": true", i);
+        sheaf__text_add(&schema, "}, \"additionalProperties\": false}");
+        CHECK_OK(sheaf__grammar_open(
+            &g, &(sheaf__answer_form){ .schema = schema.at, .tokens = &tokens }));
+        CHECK_OK(sheaf__grammar_read(&over, g, &place, &brace, 1));
+        sheaf_status *st = sheaf__grammar_mask(logits, 512, g, &place, NULL, 0);
+        if (n == 317)
+            CHECK_OK(st);
+        else
+            CHECK_FAILS(st, SHEAF_E_UNSUPPORTED, "the schema | at most 320 ways");
+        sheaf__grammar_close(g);
+        sheaf__text_release(&schema);
+    }
+    close_tokens(&tokens, &codec);
+}
+
 /* As many as an enum may have are followed within a value, and no more. */
 TEST(test_grammar__the_most_values)
 {

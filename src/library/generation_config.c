@@ -173,7 +173,7 @@ static void note(const sheaf__sampling *s, const sheaf__generation_config *g,
         sheaf__text_add(&text, ", do_sample");
     if (!s->greedy && o->temperature == 0 && g->temperature >= 0)
         sheaf__text_add(&text, ", temperature %g", g->temperature);
-    if (!s->greedy && o->top_k == 0 && (g->top_k >= 0 || g->do_sample > 0))
+    if (!s->greedy && o->top_k == 0 && (g->top_k >= 0 || s->top_k > 0))
         sheaf__text_add(&text, ", top_k %lld%s", (long long)s->top_k,
                         g->top_k >= 0 ? "" : " (as transformers has it)");
     if (!s->greedy && o->top_p == 0 && g->top_p >= 0)

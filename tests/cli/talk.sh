@@ -95,6 +95,8 @@ check "the same" test "$said" = "$(tokens)"
 config '{"do_sample": true, "max_new_tokens": 5, "num_beams": 4}'
 runs "what transformers has besides" 0 'num_beams 4 is not done here.*do_sample, top_k 50' generate --model "$model" --tokens 57 --seed 3
 check "as many as it says" test "$(tr ',' '\n' <"$work/stdout" | wc -l)" -eq 5
+runs "but not beside a flag" 0 . generate --model "$model" --tokens 57 --seed 3 --top-p 0.9
+check "nor is it told of" sh -c "! grep -q top_k '$work/stderr'"
 runs "a flag goes before it" 0 '"tokens":\[60,39,41,27' "${ask[@]}" --greedy --json
 config '{"do_sample": true, "top_p": 0, "top_k": 0, "max_new_tokens": 16, "max_length": 8}'
 runs "a top_p of 0 keeps one" 0 'says: do_sample, top_k 0, top_p 0' "${ask[@]}" --seed 3 --json
@@ -291,6 +293,7 @@ chat "with the adapter alone" 0 'prompt template zephyr, which' 'one\n' --adapte
 served_as() { # served_as NAME ARGUMENT...: what serve calls it
     local name=$1
     shift
+    : >"$work/served" # not the one before's
     timeout -s INT 20 "$sheaf" serve "$@" --port 0 >"$work/served" 2>&1 &
     local server=$!
     for _ in $(seq 150); do grep -q ' serves ' "$work/served" && break; sleep 0.1; done
