@@ -207,14 +207,16 @@ sheaf_status *sheaf__checkpoint_source(sheaf_source **out, sheaf_checkpoint *che
 
 /* ---- the folder of a run ---- */
 
-/* An unfinished save, unless a run is writing it now. */
-static sheaf_status *note_unfinished(sheaf_catalog *c, const char *dir)
+/* Unfinished saves: what was there before a moment at which no run was writing, and still is. */
+static sheaf_status *note_unfinished(sheaf_catalog *c, const char *path, const char *dir)
 {
     char **names = NULL, inner[SHEAF_PATH_SIZE];
     int64_t n = 0;
     sheaf_status *st = sheaf__list_dir(&names, &n, dir);
-    for (int64_t i = 0; st == NULL && i < n; i++)
-        if (strncmp(names[i], "step-", 5) == 0 && sheaf__path_is_partial(names[i]))
+    const bool writing = sheaf__checkpoints_busy(path);
+    for (int64_t i = 0; st == NULL && !writing && i < n; i++)
+        if (strncmp(names[i], "step-", 5) == 0 && sheaf__path_is_partial(names[i]) &&
+            sheaf__path_has(dir, names[i], SHEAF_PATH_DIR))
             st = sheaf__warning(c, "stale", sheaf__path_in(inner, dir, names[i]), "",
                                 "complete checkpoints", "the next sheaf train --resume removes it",
                                 "a save that was never finished");
@@ -226,9 +228,8 @@ static sheaf_status *note_unfinished(sheaf_catalog *c, const char *dir)
 static sheaf_status *read_run(sheaf_catalog *c, const char *path)
 {
     char dir[SHEAF_PATH_SIZE], *newest = NULL;
-    const bool writing = sheaf__checkpoints_busy(path); /* before the search for leftovers */
     sheaf__path_in(dir, path, "checkpoints");
-    sheaf_status *st = !writing ? note_unfinished(c, dir) : NULL;
+    sheaf_status *st = note_unfinished(c, path, dir);
     TRY(st, sheaf__step_newest(&newest, &c->held, path));
     if (st == NULL && newest == NULL)
         st = sheaf__defect(c, "missing", dir, "", "a checkpoint", "", "none was saved yet");
