@@ -159,7 +159,7 @@ SHEAF_API void sheaf_verification_free(sheaf_verification *verification);
 typedef struct sheaf_weights_convert_options {
     size_t size;
     const char *src; /* the model to convert; also a run or a checkpoint of training, when `to` is
-                        hf, sat, peft or gguf */
+                        hf, sat, peft, gguf or gguf-lora; sheaf with `optimizer` */
     const char *const *also; /* further folders with parts of it, ends with NULL; or NULL */
     const char *dst;         /* must not exist, or be an empty folder; gguf, gguf-...: a file */
     const char *to;          /* "hf", "sat", "peft", "sheaf", "gguf", "gguf-lora" or
@@ -168,7 +168,8 @@ typedef struct sheaf_weights_convert_options {
     const char *config;      /* of the model, where src has none; NULL */
     const char *model_class; /* sat: "CogAgentModel", where the config names the wrong one; NULL */
     const char *adapter;     /* sat: a PEFT adapter of src, to be written as SAT's LoRA; NULL */
-    const char *base;        /* of a run: the model it was trained on; NULL: as its settings say */
+    const char *base;        /* of a run, or of gguf-lora's adapter: the model it was trained on;
+                                NULL: as its settings say */
     double lora_alpha;       /* peft: of LoRA inside of src, where its config does not lie there */
     bool own_lora;           /* sat: LoRA of src's own is merged, into as many parts as src has */
     sheaf_dtype dtype;       /* SHEAF_BOOL, which is 0: as stored */
@@ -202,8 +203,8 @@ typedef struct sheaf_weights_convert_report {
 
 /* sheaf_weights_convert - joins, divides, unpads, changes form and dtype; streaming, some megabytes
  * a thread. Errors: those of reading; the first defect of what is not whole (SHEAF_E_LAYOUT);
- * SHEAF_E_ARG for what the target cannot be; SHEAF_E_NUMBER when a finite number would become Inf.
- */
+ * SHEAF_E_ARG or SHEAF_E_UNSUPPORTED for what the target cannot be; SHEAF_E_NUMBER when a finite
+ * number would become Inf. */
 SHEAF_API sheaf_status *sheaf_weights_convert(sheaf_weights_convert_report *report,
                                               const sheaf_weights_convert_options *options);
 

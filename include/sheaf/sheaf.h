@@ -1,6 +1,6 @@
 /* sheaf.h - the library: fine-tuning, storing, repairing, merging and running models that are
  * divided over devices. Functions that can fail return a status (status.h); structs of options
- * begin with their size (options.h). Not here: which rank owns what (schema.h, owner.h). */
+ * begin with their size (options.h). */
 #pragma once
 
 #include "sheaf/checkpoint.h"

@@ -202,9 +202,9 @@ extern const sheaf__choice sheaf__bad_choices[];  /* error, skip as sheaf_on_bad
 #define SHEAF__BAD_HELP                                                                            \
     "bad records: an error (default), or skipped; their number and the first ones are reported"
 #define SHEAF__FIELDS_HELP "other names of fields in the records: question=prompt,answer=completion"
-#define SHEAF__LOSS_HELP                                                                            \
-    "what is learned of a text: all answers (default), the last of a conversation, everything, or " \
-    "everything behind the first prompt"
+#define SHEAF__LOSS_HELP                                                                           \
+    "what is learned of a text: all answers (default, unless a run says), the last of a "          \
+    "conversation, everything, or everything behind the first prompt"
 #define SHEAF__LONG_HELP                                                                           \
     "texts longer than `seq`: an error (default), cut, or skipped; their number is reported"
 #define SHEAF__SPECIALS_HELP "special tokens written in texts are read as tokens, not as plain text"

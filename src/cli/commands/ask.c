@@ -50,10 +50,10 @@ void ask_table(cli_option *table, ask_flags *f, sheaf_model_open_options *m, int
     };
     const cli_option rows[] = {
         { "tokenizer", CLI_PATH, &m->tokenizer,
-          "folder, tokenizer.json or tokenizer.model; default: in the model's folder, else bytes",
+          "folder, tokenizer.json or tokenizer.model; default: the run's, else in the model's folder, else bytes",
           "PATH", .heading = "model" },
         { "template", CLI_TEXT | CLI_COMMON, &m->prompt_template,
-          "chat template by name (CogVLM and CogAgent: base, chat, vqa, chat_old); default: the model's own, else its family's",
+          "chat template by name (CogVLM and CogAgent: base, chat, vqa, chat_old); default: the run's, else the model's own, else its family's",
           "NAME" },
         { "date", CLI_TEXT, &m->date,
           "date that the chat template writes (Llama 3.1 and 3.2, SmolLM3): YYYY-MM-DD, or a text where the template takes one; default: the run's, else the template's own, else today's",

@@ -48,11 +48,11 @@ static sheaf_status *take_type(sheaf_weights_convert_options *how, int type)
 const char cmd_convert_usage[] =
     "usage: sheaf convert SRC... DST --to DIALECT [FLAG...]\n"
     "Joins, splits, unpads or changes the form of a checkpoint of any program that docs/dialects.md\n"
-    "lists. Several SRCs are parts of one checkpoint. DST must not exist; it appears only once it is\n"
-    "complete. A checkpoint with parts missing is refused, and they are named. SRC may be a run of\n"
-    "sheaf train or one of its checkpoints: --to peft writes its adapter, --to hf, sat or gguf the\n"
-    "model with what was trained. --to gguf, gguf-lora and gguf-mmproj (the tower of MiniCPM-V) write\n"
-    "the file DST for llama.cpp.\n";
+    "lists. Several SRCs are parts of one checkpoint. DST must not exist, or be an empty folder; it\n"
+    "appears only once it is complete. A checkpoint with parts missing is refused, and they are named.\n"
+    "SRC may be a run of sheaf train or one of its checkpoints: --to peft writes its adapter, --to hf,\n"
+    "sat or gguf the model with what was trained. --to gguf, gguf-lora and gguf-mmproj (the tower of\n"
+    "MiniCPM-V) write the file DST for llama.cpp.\n";
 
 static void print_report(cli *cli, const sheaf_weights_convert_options *how,
                          const sheaf_weights_convert_report *r, double seconds)
@@ -102,7 +102,7 @@ int cmd_convert(cli *cli, int argc, char **argv)
           "peft: lora_alpha of LoRA inside SRC that has no adapter_config.json beside it",
           .min = 0 },
         { "base", CLI_PATH, &how.base,
-          "the model that SRC, a checkpoint of a run, was trained on (default as the run's settings name it)",
+          "the model that SRC, a run, its checkpoint or (gguf-lora) an adapter, was trained on (default as its settings name it)",
           "DIR" },
         { "from", CLI_TEXT, &how.from, "form of SRC, if it is not recognised", "DIALECT" },
         { "tp", CLI_INT, &how.tp, "sat: parts to write (default 1)", .min = 1, .max = 1024 },

@@ -292,7 +292,7 @@ int cmd_generate(cli *cli, int argc, char **argv)
         { "on-bad", CLI_CHOICE, &s.from.on_bad, SHEAF__BAD_HELP, .choices = sheaf__bad_choices },
         { "fields", CLI_TEXT, &s.from.fields, SHEAF__FIELDS_HELP, "THEIRS=OURS,..." },
         { "query", CLI_TEXT, &s.from.query,
-          "question about each image of a folder (default CAPTCHA:)", "TEXT" },
+          "question about each image of a folder (default the run's, else CAPTCHA:)", "TEXT" },
         { "json-schema", CLI_PATH, &s.json_schema, "the answer is JSON that this schema allows",
           "FILE", .heading = "answers" },
         { "batch", CLI_COUNT | CLI_COMMON, &s.batch, "prompts computed together", .min = 1,

@@ -15,8 +15,8 @@ const char cmd_plan_usage[] =
     "Computes bytes per rank by kind, operations and communication of one step of sheaf train with\n"
     "the same flags, from the model's config alone: the real step runs on a device without memory.\n"
     "With data also steps and tokens. --memory looks for a setting that fits, in this order: more\n"
-    "ranks, each also with --keep-activations attention and --checkpointing; smaller micro-batches;\n"
-    "--offload; shorter rows; or says how much memory is missing.\n";
+    "ranks (with --transport mpi or --device cuda), each also with --keep-activations attention and\n"
+    "--checkpointing; smaller micro-batches; --offload; shorter rows; or says how much is missing.\n";
 
 /* ---- flags ---- */
 

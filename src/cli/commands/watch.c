@@ -13,7 +13,8 @@ const char cmd_watch_usage[] =
     "usage: sheaf watch RUN\n"
     "Draws the loss of a run of sheaf train as text: * is a step or the mean of some, o an\n"
     "evaluation. While the run goes on, a terminal is drawn anew every two seconds; a pipe or\n"
-    "a file gets a picture now and one at the end. Ctrl-C ends it, not the run.\n";
+    "a file gets a picture now and one at the end. Ctrl-C ends it, not the run.\n"
+    "It has no --json: sheaf report RUN --json prints the numbers.\n";
 
 enum { ROWS = 14, MOST_COLUMNS = 100, LABEL = 10, EVERY_S = 2 };
 

@@ -89,10 +89,10 @@ sheaf_status *sheaf__gguf_can(const sheaf_config *c, const sheaf_events *events)
     const sheaf__gguf_form *form = sheaf__gguf_form_of(c);
     if (form == NULL || c->scores)
         return sheaf_try_this(
-            sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "`to gguf`"),
-                                       "a text model that llama.cpp has, or MiniCPM-V"),
-                        "a %s of %s", c->scores ? "reward model" : "model",
-                        sheaf__family_for(c)->title),
+            sheaf_found(
+                sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "`to gguf`"),
+                               "a text model that llama.cpp has, or that of MiniCPM-V or GLM-4V"),
+                "a %s of %s", c->scores ? "reward model" : "model", sheaf__family_for(c)->title),
             "`to hf`, for programs that read Hugging Face's folders");
     sheaf_status *st = check_layers(c, form);
     TRY(st, check_scores(c, form));

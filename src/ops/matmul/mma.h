@@ -16,8 +16,8 @@
  * be shorter. A chain is groups in ascending order, each of which takes the one before as c; it
  * starts from +0 and is never -0. Which chains a product is made of: matmul.h.
  *
- * Held to the results of a published model (tests/data/mma), which an H100's tensor cores equal
- * (bench/measured.md, "NVIDIA H100"). No flag of the thread shows. */
+ * Held to the results of a published model (tests/data/mma), whose mma16 an H100's tensor cores
+ * equal (bench/measured.md, "NVIDIA H100"). No flag of the thread shows. */
 #pragma once
 
 #include "ops/device.h"
