@@ -310,7 +310,7 @@ static int start(group *g)
             sheaf_fail(SHEAF_E_MEMORY, "starting a thread for rank %d of %d", r, g->ranks);
         sheaf__found_errno(st, error);
         g->member[r].result =
-            sheaf_try_this(st, "a higher limit on processes (ulimit -u), or fewer ranks");
+            sheaf_try_this(st, "a higher limit on processes (ulimit -u) or memory, or fewer ranks");
         member_leave(&g->member[r]);
     }
     return started;

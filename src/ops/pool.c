@@ -233,7 +233,7 @@ sheaf_status *sheaf__pool_new(sheaf__pool **out, int threads)
         sheaf__found_errno(st, error);
         sheaf__pool_free(pool);
         return sheaf_try_this(
-            st, "fewer threads (`threads`), or a higher limit on processes (ulimit -u)");
+            st, "fewer threads (`threads`), or a higher limit on processes (ulimit -u) or memory");
     }
     *out = pool;
     return NULL;
