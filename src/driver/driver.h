@@ -13,9 +13,10 @@
 enum { DRIVER_DONE = 0, DRIVER_NO = 1, DRIVER_USAGE = 2, DRIVER_FAILED = 3, DRIVER_AGAIN = 75 };
 
 /* The variable that names a file in the environment of processes that launch.h started: the first
- * byte is the signal by which that one was asked to stop, and a process that has reported why
- * the run does not go on removes it: an mpirun may wait for ever for its own process on a host that
- * is gone. On other hosts than that of launch.h the file does not exist. */
+ * byte is the signal by which that one was asked to stop, the second one more than the exit code of
+ * the first process, once that has left the others, and a process that has reported why the run
+ * does not go on removes it: an mpirun may wait for ever for its own process on a host that is
+ * gone. On other hosts than that of launch.h the file does not exist. */
 #define DRIVER_NOTE "SHEAF_LAUNCHED"
 
 typedef struct driver driver;
@@ -84,6 +85,8 @@ int driver_exit_code(const sheaf_status *st);
 bool driver_is_launched(void);
 /* driver_give_up - this process has reported why the run does not go on: see DRIVER_NOTE. */
 void driver_give_up(void);
+/* driver_finished - this process, the first, ends with `code`: see DRIVER_NOTE. */
+void driver_finished(int code);
 /* driver_error_json, driver_error_text - its text as driver_report() prints it. The caller frees
  * it; NULL: no memory. */
 char *driver_error_json(const sheaf_status *st);

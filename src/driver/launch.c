@@ -25,11 +25,13 @@
 
 extern char **environ;
 
-/* PATIENCE_S: for mpirun, once a process has reported that the run cannot go on. Open MPI's may
- * wait for ever for its own process on a host that is gone. REACH_S: for a process on a host. */
+/* PATIENCE_S: for mpirun, once a process has reported that the run cannot go on; FINISH_S: once the
+ * first one ends, whose MPI has ten of them. Open MPI's may wait for ever for its own process on a
+ * host that is gone. REACH_S: for a process on a host. */
 enum {
     NAP_MS = 20,
     PATIENCE_S = 10,
+    FINISH_S = 20,
     REACH_S = 15,
     KILL_MS = 3000,
     MOST_MS = 8000,
@@ -249,6 +251,13 @@ static void leave_none(void)
     }
 }
 
+/* The exit code of the first process; -1: it has not left the others. */
+static int code_of_first(const launcher *l)
+{
+    char mark;
+    return pread(l->fd, &mark, 1, 1) == 1 ? mark - 1 : -1;
+}
+
 /* Waits for its end, until `until` or (0) as long as it takes; false: it was killed. */
 static bool wait_for(int *status, bool *stopped, pid_t child, const launcher *l, double until)
 {
@@ -274,6 +283,8 @@ static bool wait_for(int *status, bool *stopped, pid_t child, const launcher *l,
         }
         if (until == 0 && access(l->note, F_OK) != 0)
             until = sheaf__seconds() + PATIENCE_S;
+        if (until == 0 && code_of_first(l) >= 0)
+            until = sheaf__seconds() + FINISH_S;
         if (until > 0 && sheaf__seconds() > until) {
             kill(l->names == NULL ? child : -child, SIGKILL);
             waitpid(child, status, 0);
@@ -317,7 +328,10 @@ static sheaf_status *no_mpirun(const launcher *l)
 static sheaf_status *conclude(ending *out, int status, bool ended, bool explained,
                               const launcher *l)
 {
-    const int said = ended && WIFEXITED(status) ? WEXITSTATUS(status) : DRIVER_AGAIN + 1,
+    const int first = code_of_first(l),
+              said = ended && WIFEXITED(status) ? WEXITSTATUS(status)
+                     : !ended && first >= 0     ? first
+                                                : DRIVER_AGAIN + 1,
               code = said == DRIVER_DONE && explained ? DRIVER_FAILED : said;
     const bool known = code <= DRIVER_FAILED && (l->names == NULL || code != DRIVER_NO);
     out->code = known ? code : DRIVER_FAILED;

@@ -2,6 +2,7 @@
 #include "driver/driver.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -20,6 +21,16 @@ void driver_give_up(void)
 {
     if (driver_is_launched())
         unlink(getenv(DRIVER_NOTE));
+}
+
+void driver_finished(int code)
+{
+    const char mark = (char)(code + 1);
+    const int note = driver_is_launched() ? open(getenv(DRIVER_NOTE), O_WRONLY | O_CLOEXEC) : -1;
+    const bool kept = note >= 0 && pwrite(note, &mark, 1, 1) == 1;
+    (void)kept; /* else the launcher waits for mpirun */
+    if (note >= 0)
+        close(note);
 }
 
 /* Is another start worth it? Not after errors that would repeat, as a file that is missing, or a

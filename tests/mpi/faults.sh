@@ -92,6 +92,16 @@ check "is named with its host" grep -qE 'rank 1 \(host .*\) is slow: in the last
 check "once" test "$(grep -c 'is slow' "$work/slow.log")" = 1
 same "gives the same bytes" "$work/one/adapter" "$work/slow/adapter"
 
+# An mpirun that does not end, as that of Open MPI where a host vanishes behind the last step.
+mkdir "$work/bin"
+printf '#!/bin/sh\n"%s" "$@"\necho it has ended >&2\nsleep 600\n' "$mpirun" >"$work/bin/mpirun.$mpi"
+chmod +x "$work/bin/mpirun.$mpi"
+PATH=$work/bin:$PATH timeout 120 "$sheaf" train "${flags[@]}" --steps 4 --tp 2 --transport mpi --mpi "$mpi" --out "$work/ended" >"$work/ended.log" 2>&1 </dev/null
+check "an mpirun that does not end is ended" test $? = 0
+check "after the run" grep -q 'it has ended' "$work/ended.log"
+same "which has its result" "$work/one/adapter" "$work/ended/adapter"
+check "no process is left" no_process "$work/ended"
+
 # Two groups of two, all weights, which groups exchange, and evaluations: what every fault is to say of a rank, and
 # some of each kind of exchange. A rank that fails at a select leaves a message behind that needs a receiver.
 whole=(--model "$work/odd" --data "$data" --micro-batch 1 --accumulate 4 --accumulators 4 --save-every 1 --lr 3e-3 --seed 11 --method full --threads 1

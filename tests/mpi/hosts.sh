@@ -151,6 +151,22 @@ if [ "$(id -u)" = 0 ] && command -v ip >/dev/null && make_hosts sheaf-one sheaf-
         no_way || kill -KILL $(pgrep -f "$work/ssh")
         sed 's/^/# /' "$work/log" | head -n $((failures > 0 ? 40 : 0))
     done
+    # One vanishes as the run comes to its end, when no rank watches the others any more.
+    for trial in $([ -z "${SHEAF_SOAK:-}" ] || seq 5); do
+        take_down
+        rm -rf "$work"/off.* "$work/three"
+        make_hosts sheaf-one sheaf-two || fail "two hosts" "$(cat "$work/why")"
+        on_both "$work/three" --save-every 1 --restarts 5 --heartbeat 2s &
+        run=$!
+        waits test -e "$work/three/adapter"
+        switch_off 2
+        began=$SECONDS
+        wait $run
+        check "trial $trial, a host vanishes at the end of the run: it ends" test $? = 0 -a $((SECONDS - began)) -lt 60
+        same "trial $trial: with the adapter of one rank" "$work/one/adapter/adapter_model.safetensors" "$work/three/adapter/adapter_model.safetensors"
+        no_way || kill -KILL $(pgrep -f "$work/ssh")
+        sed 's/^/# /' "$work/log" | head -n $((failures > 0 ? 40 : 0))
+    done
 else
     sed 's/^/# /' "$work/why"
     check "one host, as namespaces may not be made here: by TCP" ranks 2 "$sheaf" train --model "$work/odd" "${flags[@]}" --tp 2 --transport mpi --out "$work/two"
