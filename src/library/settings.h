@@ -203,8 +203,15 @@ extern const sheaf__choice sheaf__bad_choices[];  /* error, skip as sheaf_on_bad
     "bad records: an error (default), or skipped; their number and the first ones are reported"
 #define SHEAF__FIELDS_HELP "other names of fields in the records: question=prompt,answer=completion"
 #define SHEAF__LOSS_HELP                                                                           \
-    "what is learned of a text: all answers (default, unless a run says), the last of a "          \
-    "conversation, everything, or everything behind the first prompt"
+    "what is learned of a text: all answers, the last of a conversation, everything, or "          \
+    "everything behind the first prompt; default: "
+#define SHEAF__TOKENIZER_HELP                                                                      \
+    "folder, tokenizer.json or tokenizer.model; default: the run's, else in the model's folder, else bytes"
+#define SHEAF__TEMPLATE_HELP                                                                       \
+    "chat template by name (CogVLM and CogAgent: base, chat, vqa, chat_old); default: "
+#define SHEAF__DATE_HELP                                                                           \
+    "date that the chat template writes (Llama 3.1 and 3.2, SmolLM3): YYYY-MM-DD, or a text where the template takes one"
+#define SHEAF__QUERY_HELP "question about each image of a folder; default: "
 #define SHEAF__LONG_HELP                                                                           \
     "texts longer than `seq`: an error (default), cut, or skipped; their number is reported"
 #define SHEAF__SPECIALS_HELP "special tokens written in texts are read as tokens, not as plain text"

@@ -49,15 +49,11 @@ void ask_table(cli_option *table, ask_flags *f, sheaf_model_open_options *m, int
         .temperature = 1, .top_p = 1, .penalty = 1, .max_new = max_new, .logprobs = 0
     };
     const cli_option rows[] = {
-        { "tokenizer", CLI_PATH, &m->tokenizer,
-          "folder, tokenizer.json or tokenizer.model; default: the run's, else in the model's folder, else bytes",
-          "PATH", .heading = "model" },
+        { "tokenizer", CLI_PATH, &m->tokenizer, SHEAF__TOKENIZER_HELP, "PATH", .heading = "model" },
         { "template", CLI_TEXT | CLI_COMMON, &m->prompt_template,
-          "chat template by name (CogVLM and CogAgent: base, chat, vqa, chat_old); default: the run's, else the model's own, else its family's",
-          "NAME" },
+          SHEAF__TEMPLATE_HELP "the run's, else the model's own, else its family's", "NAME" },
         { "date", CLI_TEXT, &m->date,
-          "date that the chat template writes (Llama 3.1 and 3.2, SmolLM3): YYYY-MM-DD, or a text where the template takes one; default: the run's, else the template's own, else today's",
-          "DATE" },
+          SHEAF__DATE_HELP "; default: the run's, else the template's own, else today's", "DATE" },
         { "system", CLI_TEXT | CLI_COMMON, &f->system,
           "system message, where the template has a place for it", "TEXT", .min = 1 },
         { "specials", CLI_FLAG, &f->specials, SHEAF__SPECIALS_HELP },
