@@ -107,6 +107,26 @@ static sheaf_status *add_look(sheaf__dialogue *d, const char *path, int64_t numb
     return NULL;
 }
 
+/* For a model that reads one: in place of the picture and the conversation. */
+static sheaf_status *look_anew(sheaf__dialogue *d, const char *path, int64_t number)
+{
+    sheaf__dialogue next = { .codec = d->codec };
+    sheaf_status *st = add_look(&next, path, number);
+    if (st != NULL) {
+        sheaf__dialogue_release(&next);
+        return st;
+    }
+    forget(d, systems(d));
+    free(d->picture);
+    sheaf__record_pictures_release(&d->shown);
+    d->picture = next.picture;
+    d->shown = next.shown;
+    d->pieces = next.pieces;
+    d->waiting = next.waiting;
+    d->look = next.look;
+    return NULL;
+}
+
 /* The number of pictures that wait; for a model that reads one picture, whether it has one. */
 static sheaf_status *take_back(sheaf__dialogue *d, int64_t number)
 {
@@ -139,17 +159,9 @@ sheaf_status *sheaf__dialogue_picture(sheaf__dialogue *d, const char *path, int6
     char *image = NULL;
     if (path == NULL)
         return take_back(d, number);
-    if (d->codec->placed) {
-        sheaf_status *st = NULL;
-        if (d->shown.count > 0 && sheaf__family_for(config)->image.most == 1) {
-            st = load_picture(&picture, config, path); /* else the other one stays */
-            free(picture);
-            if (st == NULL)
-                sheaf__dialogue_reset(d);
-            TRY(st, take_back(d, number));
-        }
-        return TRY(st, add_look(d, path, number));
-    }
+    if (d->codec->placed)
+        return sheaf__family_for(config)->image.most == 1 ? look_anew(d, path, number)
+                                                          : add_look(d, path, number);
     if (!d->codec->images)
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", path),
                                           "no image: %s has no vision tower",
