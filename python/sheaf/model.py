@@ -62,7 +62,8 @@ class Answer:
 class Model:
     """A loaded model, or the result of a training run; close() or `with` frees it.
 
-    A text is asked as a question where the model stores a chat template. Defaults are those of `sheaf generate`, but for batch.
+    A text is asked as a question where the model stores a chat template. Defaults are those of `sheaf generate`, but for
+    batch.
 
     model: folder of a model, of a training run, or of a checkpoint in it
     adapter: PEFT adapter, or a training run, to use with it
@@ -165,7 +166,8 @@ class Model:
         on_event: OnEvent = None,
     ) -> List[Answer]:
         """Several prompts, in batches; each answer is what the prompt gets alone, but that sampling also depends on its
-        number. Defaults are those of `sheaf generate`, but for batch: what is 0 is what the model's generation_config.json says.
+        number. Defaults are those of `sheaf generate`, but for batch: what is 0 is what the model's
+        generation_config.json says.
 
         prompts: each a text, ids of tokens, or the messages of a conversation
         images: of each prompt the files of its pictures

@@ -25,13 +25,13 @@
 
 extern char **environ;
 
-/* PATIENCE_S: for mpirun, once a process has reported that the run cannot go on; FINISH_S: once the
- * first one ends, whose MPI has ten of them. Open MPI's may wait for ever for its own process on a
- * host that is gone. REACH_S: for a process on a host. */
+/* PATIENCE_S: for mpirun, once a process has reported that the run cannot go on; END_S: once the
+ * first one ends, whose MPI has ten of them (member.c). Open MPI's may wait for ever for its own
+ * process on a host that is gone. REACH_S: for a process on a host. */
 enum {
     NAP_MS = 20,
     PATIENCE_S = 10,
-    FINISH_S = 20,
+    END_S = 20,
     REACH_S = 15,
     KILL_MS = 3000,
     MOST_MS = 8000,
@@ -284,7 +284,7 @@ static bool wait_for(int *status, bool *stopped, pid_t child, const launcher *l,
         if (until == 0 && access(l->note, F_OK) != 0)
             until = sheaf__seconds() + PATIENCE_S;
         if (until == 0 && code_of_first(l) >= 0)
-            until = sheaf__seconds() + FINISH_S;
+            until = sheaf__seconds() + END_S;
         if (until > 0 && sheaf__seconds() > until) {
             kill(l->names == NULL ? child : -child, SIGKILL);
             waitpid(child, status, 0);

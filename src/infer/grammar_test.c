@@ -434,6 +434,17 @@ TEST(test_grammar__what_is_not_followed_is_refused_by_name)
     }
 }
 
+/* HEAD, n numbers as texts, each with BEHIND, and TAIL. The caller releases it. */
+static sheaf_text schema_of_many(const char *head, int n, const char *behind, const char *tail)
+{
+    sheaf_text schema = { 0 };
+    sheaf__text_add(&schema, "%s", head);
+    for (int i = 0; i < n; i++)
+        sheaf__text_add(&schema, "%s\"%d\"%s", i > 0 ? ", " : "", i, behind);
+    sheaf__text_add(&schema, "%s", tail);
+    return schema;
+}
+
 /* Properties that may be left out are ways to go on, all of them at once. */
 TEST(test_grammar__the_most_properties_that_may_be_left_out)
 {
@@ -441,16 +452,13 @@ TEST(test_grammar__the_most_properties_that_may_be_left_out)
     sheaf__codec codec;
     open_tokens(&tokens, &codec, "bytes");
     for (int n = 317; n <= 318; n++) {
-        sheaf_text schema = { 0 };
+        sheaf_text schema = schema_of_many("{\"properties\": {", n, ": true",
+                                           "}, \"additionalProperties\": false}");
         sheaf__grammar *g = NULL;
         sheaf__grammar_place place = { 0 };
         float logits[512] = { 0 };
         const int32_t brace = '{';
         bool over;
-        sheaf__text_add(&schema, "{\"properties\": {\"0\": true");
-        for (int i = 1; i < n; i++)
-            sheaf__text_add(&schema, ", \"%d\": true", i);
-        sheaf__text_add(&schema, "}, \"additionalProperties\": false}");
         CHECK_OK(sheaf__grammar_open(
             &g, &(sheaf__answer_form){ .schema = schema.at, .tokens = &tokens }));
         CHECK_OK(sheaf__grammar_read(&over, g, &place, &brace, 1));
@@ -472,15 +480,12 @@ TEST(test_grammar__the_most_values)
     sheaf__codec codec;
     open_tokens(&tokens, &codec, "bytes");
     for (int n = 256; n <= 257; n++) {
-        sheaf_text schema = { 0 };
+        sheaf_text schema =
+            schema_of_many("{\"items\": {\"enum\": [", n, "", "]}, \"maxItems\": 1}");
         sheaf__grammar *g = NULL;
         sheaf__grammar_place place = { 0 };
         const int32_t ids[] = { '[', '"', '9', '9', '"', ']' };
         bool over = false;
-        sheaf__text_add(&schema, "{\"items\": {\"enum\": [\"0\"");
-        for (int i = 1; i < n; i++)
-            sheaf__text_add(&schema, ", \"%d\"", i);
-        sheaf__text_add(&schema, "]}, \"maxItems\": 1}");
         sheaf_status *st = sheaf__grammar_open(
             &g, &(sheaf__answer_form){ .schema = schema.at, .tokens = &tokens });
         if (st == NULL)

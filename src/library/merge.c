@@ -77,6 +77,12 @@ static sheaf_status *write_step(steps *s, int i, const char *path,
     return st;
 }
 
+/* Else in Hugging Face's form. */
+static bool to_sat(const sheaf_weights_merge_options *o)
+{
+    return o->to != NULL && strcmp(o->to, "sat") == 0;
+}
+
 /* The base with the tensors of a step, like the run's result. */
 static sheaf_status *write_whole(sheaf_weights_merge_report *r, const char *path,
                                  const sheaf_weights_merge_options *how)
@@ -84,7 +90,7 @@ static sheaf_status *write_whole(sheaf_weights_merge_report *r, const char *path
     sheaf__run_export_result e = { 0 };
     if (how->nadapters > 1 || how->combine != NULL || how->mode != SHEAF_MERGE_ROUND_ONCE ||
         how->dtype != SHEAF_BOOL || how->requantize || how->quantize != SHEAF_QUANTIZE_NONE ||
-        (how->to != NULL && strcmp(how->to, "hf") != 0)) {
+        to_sat(how)) {
         sheaf_status *st =
             sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", path),
                            "an adapter, for more than one, for `combine`, `as-peft`, `dtype`, "
@@ -199,7 +205,7 @@ static sheaf_status *take_steps(steps *s, sheaf_weights_merge_options *how,
 static sheaf_status *check_own(const sheaf_weights_merge_options *o)
 {
     if (o->mode == SHEAF_MERGE_ROUND_ONCE && o->combine == NULL && !o->requantize &&
-        (o->to == NULL || strcmp(o->to, "sat") == 0))
+        (o->to == NULL || to_sat(o)))
         return NULL;
     return sheaf_try_this(
         sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", o->base),
@@ -303,10 +309,10 @@ static sheaf_status *check(const sheaf_weights_merge_options *o)
     if (o->plain_base && (o->quantize != SHEAF_QUANTIZE_NONE || o->requantize || o->adapter_only))
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "`plain-base`"),
                               "a base, and neither `quantize` nor `requantize`");
-    if (o->requantize && (o->adapter_only || (o->to != NULL && strcmp(o->to, "hf") != 0)))
+    if (o->requantize && (o->adapter_only || to_sat(o)))
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s: requantize", what),
                               "a base, and `to hf`: other forms have no weights in 4 or 8 bits");
-    if (o->tp != 0 && (o->to == NULL || strcmp(o->to, "sat") != 0))
+    if (o->tp != 0 && !to_sat(o))
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s: tp", what),
                                           "`to sat` beside it: other forms have no parts"),
                            "%d", o->tp);

@@ -130,10 +130,18 @@ if [ "$(id -u)" = 0 ] && command -v ip >/dev/null && make_hosts sheaf-one sheaf-
     reached() { [ "$(ls "$work/three/checkpoints" 2>/dev/null | sed -n 's/^step-0*\([0-9]\)/\1/p' | tail -n 1)" -ge "$1" ] 2>/dev/null; }
     long=("${flags[@]}")
     long[7]=200 # steps: the second is gone long before the last
-    for trial in $([ -z "${SHEAF_SOAK:-}" ] || seq 5); do
+    trials=$([ -z "${SHEAF_SOAK:-}" ] || seq 5)
+    fresh_hosts() { # fresh_hosts NAME...: and no run of a trial before
         take_down
         rm -rf "$work"/off.* "$work/three"
-        make_hosts sheaf-one sheaf-two sheaf-three || fail "three hosts" "$(cat "$work/why")"
+        make_hosts "$@" || fail "hosts $*" "$(cat "$work/why")"
+    }
+    tidy() { # after a trial
+        no_way || kill -KILL $(pgrep -f "$work/ssh")
+        sed 's/^/# /' "$work/log" | head -n $((failures > 0 ? 40 : 0))
+    }
+    for trial in $trials; do
+        fresh_hosts sheaf-one sheaf-two sheaf-three
         [ -e "$work/whole" ] || "$sheaf" train --model "$work/odd" "${long[@]}" --out "$work/whole" >/dev/null 2>&1
         for h in "${hosts[@]}"; do on "$h" cp "$data" "$work/local/rows.safetensors"; done
         on "$a" timeout -k 5 200 "$sheaf" train --model "$work/local/model" --data "$work/local/rows.safetensors" "${long[@]:2}" --tp 3 --transport mpi --mpi "$mpi" \
@@ -148,14 +156,11 @@ if [ "$(id -u)" = 0 ] && command -v ip >/dev/null && make_hosts sheaf-one sheaf-
         check "trial $trial, hosts $last and $((5 - last)) vanish after steps $first and $second: the run goes on" test $? = 0
         check "trial $trial: with fewer ranks each time" bash -c 'grep -q "with --tp=2" "$0" && grep -q "with --tp=1" "$0"' "$work/log"
         same "trial $trial: to the adapter of one rank" "$work/whole/adapter/adapter_model.safetensors" "$work/three/adapter/adapter_model.safetensors"
-        no_way || kill -KILL $(pgrep -f "$work/ssh")
-        sed 's/^/# /' "$work/log" | head -n $((failures > 0 ? 40 : 0))
+        tidy
     done
     # One vanishes as the run comes to its end, when no rank watches the others any more.
-    for trial in $([ -z "${SHEAF_SOAK:-}" ] || seq 5); do
-        take_down
-        rm -rf "$work"/off.* "$work/three"
-        make_hosts sheaf-one sheaf-two || fail "two hosts" "$(cat "$work/why")"
+    for trial in $trials; do
+        fresh_hosts sheaf-one sheaf-two
         on_both "$work/three" --save-every 1 --restarts 5 --heartbeat 2s &
         run=$!
         waits test -e "$work/three/adapter"
@@ -164,8 +169,7 @@ if [ "$(id -u)" = 0 ] && command -v ip >/dev/null && make_hosts sheaf-one sheaf-
         wait $run
         check "trial $trial, a host vanishes at the end of the run: it ends" test $? = 0 -a $((SECONDS - began)) -lt 60
         same "trial $trial: with the adapter of one rank" "$work/one/adapter/adapter_model.safetensors" "$work/three/adapter/adapter_model.safetensors"
-        no_way || kill -KILL $(pgrep -f "$work/ssh")
-        sed 's/^/# /' "$work/log" | head -n $((failures > 0 ? 40 : 0))
+        tidy
     done
 else
     sed 's/^/# /' "$work/why"

@@ -95,6 +95,8 @@ sheaf_status *sheaf_checkpoints_lock(int *lock, const char *out_dir, const sheaf
 /* sheaf__checkpoints_busy - does a run hold the lock of OUT/checkpoints now? False too where the
  * file system has no locks. */
 bool sheaf__checkpoints_busy(const char *out_dir);
+/* sheaf__step_is_partial - in OUT/checkpoints: is it a save's until the save is complete? */
+bool sheaf__step_is_partial(const char *name);
 
 /* sheaf_checkpoints_open - every rank of `comm` calls it. Rank 0 makes OUT/checkpoints,
  * takes its lock and removes what a killed run left unfinished.

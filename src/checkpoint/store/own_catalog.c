@@ -215,8 +215,7 @@ static sheaf_status *note_unfinished(sheaf_catalog *c, const char *path, const c
     sheaf_status *st = sheaf__list_dir(&names, &n, dir);
     const bool writing = sheaf__checkpoints_busy(path);
     for (int64_t i = 0; st == NULL && !writing && i < n; i++)
-        if (strncmp(names[i], "step-", 5) == 0 && sheaf__path_is_partial(names[i]) &&
-            sheaf__path_has(dir, names[i], SHEAF_PATH_DIR))
+        if (sheaf__step_is_partial(names[i]) && sheaf__path_has(dir, names[i], SHEAF_PATH_DIR))
             st = sheaf__warning(c, "stale", sheaf__path_in(inner, dir, names[i]), "",
                                 "complete checkpoints", "the next sheaf train --resume removes it",
                                 "a save that was never finished");

@@ -117,6 +117,11 @@ bool sheaf__checkpoints_busy(const char *out_dir)
     return busy;
 }
 
+bool sheaf__step_is_partial(const char *name)
+{
+    return strncmp(name, "step-", 5) == 0 && sheaf__path_is_partial(name);
+}
+
 /* Leftovers of a killed run: with the lock held, no process writes them any more. */
 static sheaf_status *remove_unfinished(const sheaf_checkpoints *store)
 {
@@ -126,7 +131,7 @@ static sheaf_status *remove_unfinished(const sheaf_checkpoints *store)
     if (st != NULL)
         return st;
     for (int64_t i = 0; i < n; i++) {
-        if (strncmp(names[i], "step-", 5) != 0 || !sheaf__path_is_partial(names[i]))
+        if (!sheaf__step_is_partial(names[i]))
             continue;
         sheaf_status *kept = sheaf__remove_tree(sheaf__path_in(path, store->dir, names[i]));
         if (kept == NULL)
